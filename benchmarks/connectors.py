@@ -21,7 +21,7 @@ from lookup_hints.spi import (
     SyncLookup,
     integer,
 )
-from lookup_hints.spi.model import Answer
+from lookup_hints.spi.request_and_answer import Answer
 
 
 def _echoed(request: LookupRequest) -> pa.Table:

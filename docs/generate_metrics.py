@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lookup_hints.metrics.counts import about_counts
+from lookup_hints.metrics.lookup_metrics import about_counts
 
 TARGET = Path(__file__).with_name("metrics.md")
 

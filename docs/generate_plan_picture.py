@@ -19,7 +19,7 @@ from lookup_connectors.http.connector import HttpConnector  # noqa: E402 (the pa
 from lookup_connectors.postgres import PostgresConnector  # noqa: E402
 
 from lookup_hints.notebook.html import plan_picture  # noqa: E402
-from lookup_hints.spi.model import LookupTable  # noqa: E402
+from lookup_hints.spi.request_and_answer import LookupTable  # noqa: E402
 from tests.unit.plan.planning import context, planned  # noqa: E402
 
 TARGET = Path(__file__).with_name("notebook-plan.svg")

@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from lookup_hints.async_function import async_wait as async_wait
-    from lookup_hints.metrics.counts import LookupMetrics as LookupMetrics
+    from lookup_hints.metrics.lookup_metrics import LookupMetrics as LookupMetrics
     from lookup_hints.retry import ExponentialDelay as ExponentialDelay
     from lookup_hints.retry import FixedDelay as FixedDelay
     from lookup_hints.retry import RetryPolicy as RetryPolicy
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from lookup_hints.spec import LookupName as LookupName
     from lookup_hints.spi.connector import AsyncLookup as AsyncLookup
     from lookup_hints.spi.connector import SyncLookup as SyncLookup
-    from lookup_hints.streaming.restart import ExponentialDelayRestart as ExponentialDelayRestart
-    from lookup_hints.streaming.restart import FailureRateRestart as FailureRateRestart
-    from lookup_hints.streaming.restart import FixedDelayRestart as FixedDelayRestart
-    from lookup_hints.streaming.restart import NoRestart as NoRestart
+    from lookup_hints.streaming.restart_strategy import ExponentialDelayRestart as ExponentialDelayRestart
+    from lookup_hints.streaming.restart_strategy import FailureRateRestart as FailureRateRestart
+    from lookup_hints.streaming.restart_strategy import FixedDelayRestart as FixedDelayRestart
+    from lookup_hints.streaming.restart_strategy import NoRestart as NoRestart
     from lookup_hints.streaming.supervisor import supervise as supervise
     from lookup_hints.tables.registry import register_connector as register_connector
     from lookup_hints.tables.registry import register_retry_predicate as register_retry_predicate
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 _HOME = {
     "AsyncLookup": "spi.connector",
     "ExponentialDelay": "retry",
-    "ExponentialDelayRestart": "streaming.restart",
-    "FailureRateRestart": "streaming.restart",
+    "ExponentialDelayRestart": "streaming.restart_strategy",
+    "FailureRateRestart": "streaming.restart_strategy",
     "FixedDelay": "retry",
-    "FixedDelayRestart": "streaming.restart",
-    "LookupMetrics": "metrics.counts",
+    "FixedDelayRestart": "streaming.restart_strategy",
+    "LookupMetrics": "metrics.lookup_metrics",
     "LookupName": "spec",
     "LookupSession": "session",
-    "NoRestart": "streaming.restart",
+    "NoRestart": "streaming.restart_strategy",
     "RetryPolicy": "retry",
     "RetryStrategy": "retry",
     "SyncLookup": "spi.connector",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lookup_hints.dataframe.frames_in_text import is_frame
 from lookup_hints.dataframe.function_connector import FunctionConnector
 from lookup_hints.dataframe.join import (
     JoinRequest,
@@ -16,11 +17,10 @@ from lookup_hints.dataframe.join import (
     output_mode,
     read_options,
 )
-from lookup_hints.dataframe.variables import is_frame
 from lookup_hints.errors import Problem, QueryError
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.session import LookupSession
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.tables.ddl import columns_of
 from lookup_hints.tables.ddl_columns import plain_timestamp

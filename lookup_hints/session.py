@@ -12,13 +12,13 @@ from lookup_hints.driver.measure import explain_analyze
 from lookup_hints.driver.prepare import Prepared
 from lookup_hints.driver.scope import Args, StatementScope, state_of
 from lookup_hints.driver.statements import Statements
-from lookup_hints.metrics.counts import LookupMetrics
-from lookup_hints.metrics.endpoint import LOOPBACK, MetricsServer, serve
-from lookup_hints.metrics.summary import Moment
+from lookup_hints.metrics.lookup_metrics import LookupMetrics
+from lookup_hints.metrics.prometheus_endpoint import LOOPBACK, MetricsServer, serve
+from lookup_hints.metrics.readable_summary import Moment
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.spec import LookupName
 from lookup_hints.spi import Connector
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.statements.script import read_script, split_statements
 from lookup_hints.streaming.streams import Streams
 from lookup_hints.tables.catalog import build_connector

@@ -12,7 +12,7 @@ from pyarrow import types
 
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.spi import AsyncRowLookup, Connector
-from lookup_hints.spi.model import LookupTable, OrderCondition
+from lookup_hints.spi.request_and_answer import LookupTable, OrderCondition
 
 
 @dataclass(frozen=True)

@@ -93,8 +93,8 @@ OWNERS = {
     "pyspark": {"compat", "driver", "worker", "streaming", "cli", "notebook"},
     "pandas": {"worker.pandas_worker"},
     "IPython": {"notebook.magics"},
-    "prompt_toolkit": {"cli.shell.prompt"},
-    "pygments": {"cli.shell.prompt"},
+    "prompt_toolkit": {"cli.shell_prompt"},
+    "pygments": {"cli.shell_prompt"},
     "prometheus_client": {"metrics"},
     "opentelemetry": {"metrics"},
 }

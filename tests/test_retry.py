@@ -16,7 +16,7 @@ from lookup_hints.errors import ConnectorError, InternalError
 from lookup_hints.hints.hint_comments import lookup_hints
 from lookup_hints.plan.decide.settings import choose
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 
 
 def nameless(rows: Any) -> bool:

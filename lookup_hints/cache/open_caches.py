@@ -29,20 +29,20 @@ from lookup_hints.cache.task_cache import (
 from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed, conform
 from lookup_hints.engine.masking import known_secrets, masked
 from lookup_hints.errors import ConnectorError, InternalError, LookupHintsError
-from lookup_hints.metrics.counts import CountsByKey
+from lookup_hints.metrics.lookup_metrics import CountsByKey
 from lookup_hints.spec import ChangedColumn, Invalidation, LookupSpec, PartialCache, Switch
 from lookup_hints.spi import Changes, ChangesRequest, Connector, ReportsChanges
 from lookup_hints.spi.changes import versions_of
-from lookup_hints.spi.model import LookupTable, OrderCondition
+from lookup_hints.spi.request_and_answer import LookupTable, OrderCondition
 from lookup_hints.spi.secrets import masker
 from lookup_hints.worker.process.open_connectors import needing_its_driver
 from lookup_hints.worker.process.task import in_stream, running_part, running_statement
 
 if TYPE_CHECKING:
     from lookup_hints.cache.full_cache import HeldTable
+    from lookup_hints.cache.store.answer_store import Store
     from lookup_hints.cache.store.expiry import Past
     from lookup_hints.cache.store.invalidations import Checks, Invalidations
-    from lookup_hints.cache.store.store import Store
 
 KEPT = 8
 """This many stores stay open in a process that no task uses now."""
@@ -165,9 +165,9 @@ class Stores:
 
     def _store(self, spec: LookupSpec, wanted: PartialCache, identity: str, folder: Path | None) -> Store:
         # Imported late: what it needs is wanted on workers that have a cache, and on no others.
+        from lookup_hints.cache.store.answer_store import Store
         from lookup_hints.cache.store.expiry import Ages
         from lookup_hints.cache.store.folder import StoreLimits
-        from lookup_hints.cache.store.store import Store
 
         path = _folder_of(spec, identity, folder)
         invalidations = _invalidations(path.parent, spec)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed
 from lookup_hints.engine.state import Learn
 from lookup_hints.errors import LookupHintsError
-from lookup_hints.metrics.counts import CountsByKey, LookupMetrics, MaxGauge
+from lookup_hints.metrics.lookup_metrics import CountsByKey, LookupMetrics, MaxGauge
 from lookup_hints.spec import LookupSpec
 
 KEYS_AT_ONCE = 64 * 1024

@@ -34,8 +34,8 @@ from lookup_hints.retry import RowPredicate
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import Connector
 from lookup_hints.spi.filtering import Filter
-from lookup_hints.spi.model import LookupTable
-from lookup_hints.spi.policy import policy_of_configuration
+from lookup_hints.spi.request_and_answer import LookupTable
+from lookup_hints.spi.security_policy import policy_of_configuration
 from lookup_hints.sql.lexer import Kind, code, pieces
 from lookup_hints.statements.classify import (
     Explain,

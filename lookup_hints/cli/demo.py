@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from lookup_hints.cli import job
 from lookup_hints.cli.statement_run import StatementRun
 from lookup_hints.cli.stream_run import run_with_streams
-from lookup_hints.metrics.counts import LookupMetrics
+from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.statements.script import ScriptStatement, split_statements
 
 if TYPE_CHECKING:

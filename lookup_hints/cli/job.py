@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from lookup_hints.cli.archive import Module, build_modules
 from lookup_hints.cli.check import CheckOptions, dry_run_results, unknown_connectors
 from lookup_hints.cli.progress import TerminalBar
-from lookup_hints.cli.results import TABLE, written
+from lookup_hints.cli.result_formats import TABLE, written
 from lookup_hints.cli.statement_run import (
     COLUMNS,
     TITLES,
@@ -37,8 +37,8 @@ from lookup_hints.cli.stream_run import run_with_streams
 from lookup_hints.driver.functions import is_connect
 from lookup_hints.driver.measure import run_to_its_end
 from lookup_hints.errors import LookupHintsError, OptionError
-from lookup_hints.metrics.endpoint import LOOPBACK, check_package
-from lookup_hints.metrics.summary import Measured, what_mattered
+from lookup_hints.metrics.prometheus_endpoint import LOOPBACK, check_package
+from lookup_hints.metrics.readable_summary import Measured, what_mattered
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.spec import LookupName
 from lookup_hints.statements.classify import check_configuration, shown_text

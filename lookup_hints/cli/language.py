@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from inspect import getdoc
 
+from lookup_hints.cli.completion import Candidate, candidates, option_at, relations
 from lookup_hints.cli.names_in_text import created_name
-from lookup_hints.cli.shell.completing import Candidate, candidates, option_at, relations
 from lookup_hints.errors import LookupHintsError, QueryError
 from lookup_hints.spi.options import Option
 from lookup_hints.spi.types import sql_type

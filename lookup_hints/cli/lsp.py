@@ -12,8 +12,8 @@ from pygls.lsp.server import LanguageServer
 
 from lookup_hints import __version__
 from lookup_hints.cli.check import CheckOptions, Finding, check_script
+from lookup_hints.cli.completion import Candidate
 from lookup_hints.cli.language import EditedScript
-from lookup_hints.cli.shell.completing import Candidate
 
 _PAUSE = 0.2
 """Seconds without a change after which a text is checked: half a word that is typed is no mistake."""

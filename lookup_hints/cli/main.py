@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, TextIO
 
 from lookup_hints import __version__
 from lookup_hints.cli import archive, demo, job, submit
+from lookup_hints.cli import import_command as importing
 from lookup_hints.cli.check import FORMATS, CheckOptions, Finding, check_script
-from lookup_hints.cli.importing import command as importing
-from lookup_hints.cli.results import FORMATS as RESULT_FORMATS
-from lookup_hints.cli.results import TABLE
+from lookup_hints.cli.result_formats import FORMATS as RESULT_FORMATS
+from lookup_hints.cli.result_formats import TABLE
 from lookup_hints.cli.start import await_server, spark_builder, starting_spark
 from lookup_hints.cli.statement_run import failure
 from lookup_hints.errors import LookupHintsError
@@ -294,13 +294,13 @@ def _shell(options: argparse.Namespace) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise job.WrongUse("The shell needs a terminal. Send SQL through a pipe to `lookup-hints run`.")
     try:
-        from lookup_hints.cli.shell.prompt import HISTORY, prompt
+        from lookup_hints.cli.shell_prompt import HISTORY, prompt
     except ModuleNotFoundError as error:
         raise job.WrongUse(
             f"The package {error.name} is missing. Try: pip install 'lookup-hints[shell]'"
         ) from None
-    from lookup_hints.cli.shell.completing import SessionNames
-    from lookup_hints.cli.shell.loop import HELP, Shell
+    from lookup_hints.cli.completion import SessionNames
+    from lookup_hints.cli.shell import HELP, Shell
 
     script = job.read(options.init, options.param) if options.init else job.script_of("", "", options.param)
     showing = job.Showing.of(options, bar=sys.stderr.isatty())

@@ -18,8 +18,14 @@ from lookup_hints.cli.progress import LiveLines, Watch
 from lookup_hints.driver.functions import brings_counts
 from lookup_hints.driver.measure import MetricsByName, analyzed, measured
 from lookup_hints.errors import LookupHintsError, QueryError, Span, cause_of
-from lookup_hints.metrics.counts import LookupMetrics
-from lookup_hints.metrics.summary import Measured, from_cache, has_cache, seconds_text, waited_for_source
+from lookup_hints.metrics.lookup_metrics import LookupMetrics
+from lookup_hints.metrics.readable_summary import (
+    Measured,
+    from_cache,
+    has_cache,
+    seconds_text,
+    waited_for_source,
+)
 from lookup_hints.spec import LookupName
 from lookup_hints.statements.classify import gives_text
 

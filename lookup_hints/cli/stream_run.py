@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from lookup_hints.errors import cause_of
-from lookup_hints.metrics.summary import seconds_text, share_text
+from lookup_hints.metrics.readable_summary import seconds_text, share_text
 from lookup_hints.streaming.streams import MicroBatch, StartedStream, Streams
 from lookup_hints.streaming.supervisor import FOR_GOOD, Supervised
 

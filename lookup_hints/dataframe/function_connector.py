@@ -10,7 +10,7 @@ from typing import Any
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import AsyncRowLookup
-from lookup_hints.spi.model import LookupTable, RowRequest, Rows
+from lookup_hints.spi.request_and_answer import LookupTable, RowRequest, Rows
 
 THREADS = 1000
 """The most calls of a plain function at once in one worker process."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lookup_hints.dataframe.variables import is_frame, private_name
+from lookup_hints.dataframe.frames_in_text import is_frame, private_name
 from lookup_hints.errors import OptionError, Problem, QueryError, Span, nearest
 from lookup_hints.hints.hint_comments import LookupHint
 from lookup_hints.retry import RetryPolicy, RetryStrategy

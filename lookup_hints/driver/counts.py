@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from secrets import compare_digest, token_hex
 from typing import TYPE_CHECKING, Any
 
-from lookup_hints.metrics.counts import LookupMetrics, Plain, TaskRecord, TaskRun
+from lookup_hints.metrics.lookup_metrics import LookupMetrics, Plain, TaskRecord, TaskRun
 from lookup_hints.worker.reporting import PROPERTY, Send
 
 if TYPE_CHECKING:

@@ -28,12 +28,12 @@ from lookup_hints.driver import connect_counts
 from lookup_hints.driver.counts import Counts, accumulating, listening
 from lookup_hints.driver.shipping import Batches, shipped, strip_annotations
 from lookup_hints.errors import InternalError, OptionError, Problem
-from lookup_hints.metrics.counts import LookupMetrics, Report
-from lookup_hints.metrics.summary import Moment
+from lookup_hints.metrics.lookup_metrics import LookupMetrics, Report
+from lookup_hints.metrics.readable_summary import Moment
 from lookup_hints.plan.joins import TableScan
 from lookup_hints.spec import LookupName, LookupSpec
 from lookup_hints.spi import Connector, Scan
-from lookup_hints.spi.policy import SWITCHES, Policy, policy_of_configuration, policy_of_environment
+from lookup_hints.spi.security_policy import SWITCHES, Policy, policy_of_configuration, policy_of_environment
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.worker.process.call_thread import call_with_timeout

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from lookup_hints.driver.prepare import Prepared
 from lookup_hints.errors import Problem, QueryError
-from lookup_hints.metrics.counts import LookupMetrics
-from lookup_hints.metrics.summary import Measured, facts_of, seconds_text, what_mattered
+from lookup_hints.metrics.lookup_metrics import LookupMetrics
+from lookup_hints.metrics.readable_summary import Measured, facts_of, seconds_text, what_mattered
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.spec import LookupName

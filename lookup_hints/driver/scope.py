@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lookup_hints.compat import all_settings
+from lookup_hints.dataframe.frames_in_text import run_over
 from lookup_hints.dataframe.join import no_table
-from lookup_hints.dataframe.variables import run_over
 from lookup_hints.driver.functions import Functions, MadeOnce, is_connect, policy_of, run_the_drivers_python
 from lookup_hints.driver.immediate import Immediate
 from lookup_hints.driver.invalidation import InvalidationLog
@@ -23,8 +23,8 @@ from lookup_hints.hints.hint_comments import LookupHint
 from lookup_hints.plan.decide.key_casts import ANSI
 from lookup_hints.plan.read.lookup_use import LookThrough
 from lookup_hints.spi import Connector
-from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.options import Conf
+from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.types import TIMESTAMP
 from lookup_hints.sql.lexer import pieces, text_value
 from lookup_hints.sql.session_syntax import with_backquotes, with_escapes, with_long_pipes, with_variables

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lookup_hints.dataframe.variables import named_frames, variables_refused
+from lookup_hints.dataframe.frames_in_text import named_frames, variables_refused
 from lookup_hints.driver.invalidation import invalidation_spec, keys_of
 from lookup_hints.driver.prepare import Prepared, prepare, prepare_stream, read, transport_of
 from lookup_hints.driver.query import NotTaken, check_taken, register, run_query
@@ -16,7 +16,7 @@ from lookup_hints.errors import InternalError, QueryError
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.planner import mentions_lookup
 from lookup_hints.plan.read.query_parts import written_query
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import masked_text
 from lookup_hints.spi.types import type_name
 from lookup_hints.sql.lexer import quoted, string_literal

@@ -12,7 +12,7 @@ from pyarrow import types
 
 from lookup_hints.errors import AnswerError
 from lookup_hints.spi.casts import cast
-from lookup_hints.spi.model import Answer, LookupRequest, PlacedRows
+from lookup_hints.spi.request_and_answer import Answer, LookupRequest, PlacedRows
 
 OUTPUT_BYTES = 32 * 1024 * 1024
 """An output array is cut where it would hold more: one hot key with long rows could fill the memory."""

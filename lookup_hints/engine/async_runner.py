@@ -18,11 +18,11 @@ from lookup_hints.engine.permits import Request, RequestPermits, with_permits_as
 from lookup_hints.engine.steps import Ask, Hold, Idle, WaitUntil
 from lookup_hints.engine.window import HAND_OUT_BYTES, Settled
 from lookup_hints.errors import ConnectorError, LookupTimeout, NoTurn
-from lookup_hints.metrics.counts import Cause
+from lookup_hints.metrics.lookup_metrics import Cause
 from lookup_hints.metrics.task_recorder import TIMER_TOLERANCE
 from lookup_hints.spi import SupportsBackpressure
-from lookup_hints.spi.model import Answer, LookupRequest
-from lookup_hints.spi.reporting import reporting_to, using_permits
+from lookup_hints.spi.request_and_answer import Answer, LookupRequest
+from lookup_hints.spi.request_context import reporting_to, using_permits
 
 CLOSE_SECONDS = 5.0
 """How long the end of a run waits for cancelled requests to hand back what they borrowed."""

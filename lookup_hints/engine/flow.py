@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from lookup_hints.engine.arrow import Keys, place
 from lookup_hints.engine.dead_letters import Keep
-from lookup_hints.engine.events import connector_name
+from lookup_hints.engine.event_log import connector_name
 from lookup_hints.engine.next_request import Asking
 from lookup_hints.engine.outcomes import Settling
 from lookup_hints.engine.permits import UNLIMITED, RequestLimiter
@@ -29,11 +29,11 @@ from lookup_hints.engine.state import Learn, LookupState
 from lookup_hints.engine.steps import Ask, Hold, Part, Step
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import AnswerError, AnswerTooLarge, NoTurn
-from lookup_hints.metrics.counts import Cause, LookupMetrics
+from lookup_hints.metrics.lookup_metrics import Cause, LookupMetrics
 from lookup_hints.metrics.task_recorder import UNOBSERVED, RequestObserver, TaskRecorder, Watch, WatchCalls
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import Connector
-from lookup_hints.spi.model import Answer, Outcomes
+from lookup_hints.spi.request_and_answer import Answer, Outcomes
 
 HOLD_BYTES = 96 * 1024 * 1024
 """Lookups under way are held back while rows hold this much: rows of more keys came than were expected."""

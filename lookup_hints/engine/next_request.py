@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lookup_hints.engine.events import out_of_time
+from lookup_hints.engine.event_log import out_of_time
 from lookup_hints.engine.outcomes import Settling
 from lookup_hints.engine.request_size import ANSWER_BYTES
 from lookup_hints.engine.state import LookupState
 from lookup_hints.engine.steps import Ask, Batch, Idle, Part, Step, WaitUntil, distinct_keys_of
-from lookup_hints.metrics.counts import Cause
-from lookup_hints.spi.model import LookupRequest
+from lookup_hints.metrics.lookup_metrics import Cause
+from lookup_hints.spi.request_and_answer import LookupRequest
 
 
 class Asking:

@@ -20,13 +20,13 @@ from lookup_hints.engine.arrow import (
     place,
     present,
 )
-from lookup_hints.engine.events import connector_name, failure, is_defect, out_of_time
+from lookup_hints.engine.event_log import connector_name, failure, is_defect, out_of_time
 from lookup_hints.engine.state import LookupState
 from lookup_hints.engine.steps import Ask, Batch, Part
 from lookup_hints.engine.window import Window
 from lookup_hints.errors import ConnectorError, LookupTimeout, SourceDown
 from lookup_hints.spi import ReportsOutcomes
-from lookup_hints.spi.model import LookupRequest, Outcome, PlacedRows
+from lookup_hints.spi.request_and_answer import LookupRequest, Outcome, PlacedRows
 
 _LONGEST_BEAT = 0.125
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.limits.limiter import OriginLimiter, OriginPermits
+from lookup_hints.limits.origin_limiter import OriginLimiter, OriginPermits
 from lookup_hints.limits.shared_limits import Rules
 from lookup_hints.limits.store import LimitStores
 from lookup_hints.metrics.task_recorder import TIMER_TOLERANCE
@@ -26,7 +26,7 @@ from lookup_hints.spi import (
     RowRequest,
     permits,
 )
-from lookup_hints.spi.reporting import FREE
+from lookup_hints.spi.request_context import FREE
 
 Request = TypeVar("Request", LookupRequest, RowRequest)
 _T = TypeVar("_T")

@@ -22,11 +22,11 @@ from lookup_hints.engine.async_runner import CANCEL_SECONDS, AsyncDriver, had_pe
 from lookup_hints.engine.flow import LookupFlow
 from lookup_hints.engine.steps import Ask
 from lookup_hints.errors import ConnectorError, LookupTimeout
-from lookup_hints.metrics.counts import Cause
+from lookup_hints.metrics.lookup_metrics import Cause
 from lookup_hints.spi import RowStarter, StartedRow, StartedRows, TakeRows
 from lookup_hints.spi.connector import RowsAsTable, outcomes_of, rows_of
-from lookup_hints.spi.model import RowRequest, Rows
-from lookup_hints.spi.reporting import reporting_to, using_permits
+from lookup_hints.spi.request_and_answer import RowRequest, Rows
+from lookup_hints.spi.request_context import reporting_to, using_permits
 
 LATE_SECONDS = 0.005
 """How long a finished key may wait for others, to be told to the flow with them."""

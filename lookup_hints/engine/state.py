@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lookup_hints.engine.arrow import Placed, holds
 from lookup_hints.engine.dead_letters import GivenUp, Keep
-from lookup_hints.engine.events import EventLog
+from lookup_hints.engine.event_log import EventLog
 from lookup_hints.engine.permits import RequestLimiter
 from lookup_hints.engine.request_size import RequestSize
 from lookup_hints.engine.steps import Batch, Part

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from lookup_hints.engine.arrow import Keys, Placed, absent, count_up_to, distinct_keys, holds
 from lookup_hints.engine.window import Window
-from lookup_hints.spi.model import LookupRequest, Outcomes
+from lookup_hints.spi.request_and_answer import LookupRequest, Outcomes
 
 
 class Batch:

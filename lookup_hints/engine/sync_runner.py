@@ -10,8 +10,8 @@ from lookup_hints.engine.flow import LookupFlow, feed
 from lookup_hints.engine.permits import with_permits
 from lookup_hints.engine.steps import Ask, WaitUntil
 from lookup_hints.engine.window import Settled
-from lookup_hints.spi.model import Answer, LookupRequest
-from lookup_hints.spi.reporting import reporting_to, using_permits
+from lookup_hints.spi.request_and_answer import Answer, LookupRequest
+from lookup_hints.spi.request_context import reporting_to, using_permits
 
 
 def run_sync(

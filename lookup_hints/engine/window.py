@@ -20,11 +20,11 @@ from lookup_hints.engine.arrow import (
     with_empty_last,
     with_nulls,
 )
-from lookup_hints.engine.ordered import answering
+from lookup_hints.engine.asof_and_ranges import answering
 from lookup_hints.engine.request_size import WINDOW_BYTES
 from lookup_hints.metrics.task_recorder import TaskRecorder
 from lookup_hints.spec import LookupSpec
-from lookup_hints.spi.model import OrderCondition
+from lookup_hints.spi.request_and_answer import OrderCondition
 
 HAND_OUT_BYTES = 32 * 1024 * 1024
 """Where much was found for a window, its rows are handed out in portions of about this."""

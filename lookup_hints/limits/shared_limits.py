@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from lookup_hints.limits.adaptive import AdaptiveLimit
-from lookup_hints.limits.breaker import Breaker, Pause
+from lookup_hints.limits.adaptive_concurrency import AdaptiveLimit
+from lookup_hints.limits.circuit_breaker import Breaker, Pause
 from lookup_hints.limits.leases import Leases
-from lookup_hints.limits.rates import Rate, Retries, Spent
+from lookup_hints.limits.rate_and_retry_budget import Rate, Retries, Spent
 from lookup_hints.limits.shared_numbers import SharedNumbers
-from lookup_hints.spi.reporting import Ending, Wait
+from lookup_hints.spi.request_context import Ending, Wait
 
 CELLS = 8192
 """More than the limits take; the rest is there for what comes."""

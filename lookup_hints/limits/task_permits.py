@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from lookup_hints.errors import ConnectorError
 from lookup_hints.limits.leases import Lease, surplus
 from lookup_hints.limits.shared_limits import IS_SHUT, POLL_SECONDS, Lack, OriginSignal, Rules, SharedLimits
-from lookup_hints.spi.reporting import Ending
+from lookup_hints.spi.request_context import Ending
 
 PUBLISH_SECONDS = 0.02
 """Seconds between two times at which what was counted is published."""

@@ -11,9 +11,9 @@ from time import monotonic
 from typing import Any, Protocol, TypeVar, get_type_hints
 
 from lookup_hints.errors import LookupTimeout
-from lookup_hints.metrics.counts import Cause, CountsByKey, Latencies, LookupMetrics, MaxGauge
-from lookup_hints.spi.model import LookupRequest, RowRequest
-from lookup_hints.spi.reporting import UNTOLD, HttpExchange, Wait
+from lookup_hints.metrics.lookup_metrics import Cause, CountsByKey, Latencies, LookupMetrics, MaxGauge
+from lookup_hints.spi.request_and_answer import LookupRequest, RowRequest
+from lookup_hints.spi.request_context import UNTOLD, HttpExchange, Wait
 
 _Request = TypeVar("_Request", LookupRequest, RowRequest)
 _T = TypeVar("_T")

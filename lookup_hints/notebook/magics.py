@@ -26,7 +26,7 @@ from lookup_hints.cli.start import spark_builder, starting_spark
 from lookup_hints.cli.statement_run import StatementRun, aligned, brief, failure, reported_once, table_of
 from lookup_hints.driver.measure import run_to_its_end
 from lookup_hints.errors import LookupHintsError, Problem, QueryError, did_you_mean
-from lookup_hints.metrics.summary import facts_of, what_mattered
+from lookup_hints.metrics.readable_summary import facts_of, what_mattered
 from lookup_hints.notebook import html
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.session import LookupSession

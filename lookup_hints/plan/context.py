@@ -13,7 +13,7 @@ from lookup_hints.plan.spark_analysis import Analyse
 from lookup_hints.retry import RowPredicate
 from lookup_hints.spec import Invalidation, LookupSpec
 from lookup_hints.spi import Connector, Filter, TableSize
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 
 
 class Context(Protocol):

@@ -18,7 +18,7 @@ from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis, Columns, KeyQuestion, LeftSide
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import Connector, Filter, TableSize
-from lookup_hints.spi.model import OrderCondition
+from lookup_hints.spi.request_and_answer import OrderCondition
 from lookup_hints.sql.text_edits import Cut, Edit, Fragment
 
 Join = TypeVar("Join", bound="FoundJoin")

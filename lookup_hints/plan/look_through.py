@@ -16,7 +16,7 @@ from lookup_hints.plan.read.lookup_use import Expression, LookThrough, LookupUse
 from lookup_hints.plan.read.query_blocks import Block, Cte, Query, Relation, Shape
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.spi.changes import versions_of
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.text_edits import Cut
 
 FindView = Callable[[str], LookThrough | None]

@@ -29,19 +29,6 @@ from lookup_hints.spi.connector import (
 )
 from lookup_hints.spi.filtering import Filter, FilteredScan, FilterValue
 from lookup_hints.spi.health import Endpoint, HealthCheck, HealthRequest, ReportsHealth, connections_check
-from lookup_hints.spi.model import (
-    Answer,
-    LookupRequest,
-    LookupTable,
-    Miss,
-    OrderCondition,
-    Outcome,
-    Outcomes,
-    PlacedRows,
-    RowRequest,
-    Rows,
-    TableSize,
-)
 from lookup_hints.spi.option_types import (
     BOOLEAN,
     DURATION,
@@ -54,7 +41,28 @@ from lookup_hints.spi.option_types import (
     number,
 )
 from lookup_hints.spi.options import Option
-from lookup_hints.spi.reporting import Ending, HttpExchange, Permits, Reporting, Wait, permits, reporting
+from lookup_hints.spi.request_and_answer import (
+    Answer,
+    LookupRequest,
+    LookupTable,
+    Miss,
+    OrderCondition,
+    Outcome,
+    Outcomes,
+    PlacedRows,
+    RowRequest,
+    Rows,
+    TableSize,
+)
+from lookup_hints.spi.request_context import (
+    Ending,
+    HttpExchange,
+    Permits,
+    Reporting,
+    Wait,
+    permits,
+    reporting,
+)
 
 __all__ = [
     "BOOLEAN",

@@ -8,7 +8,7 @@ from itertools import cycle
 from urllib.parse import SplitResult, urlsplit
 
 from lookup_hints.errors import OptionError
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 
 _HOSTS = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d+)?(?:,(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d+)?)*")
 

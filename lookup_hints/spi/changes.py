@@ -13,7 +13,7 @@ from pyarrow import types
 
 from lookup_hints.errors import OptionError, Problem, nearest
 from lookup_hints.spi.connector import Connector
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.types import sql_type
 
 CHANGED_COLUMN, CHECK_INTERVAL = "lookup.cache.changed-column", "lookup.cache.check-interval"

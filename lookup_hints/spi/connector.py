@@ -35,7 +35,8 @@ from lookup_hints.errors import (
     nearest,
 )
 from lookup_hints.spi.address import origin_of, place_of
-from lookup_hints.spi.model import (
+from lookup_hints.spi.options import Option
+from lookup_hints.spi.request_and_answer import (
     Answer,
     LookupRequest,
     LookupTable,
@@ -47,8 +48,7 @@ from lookup_hints.spi.model import (
     Rows,
     TableSize,
 )
-from lookup_hints.spi.options import Option
-from lookup_hints.spi.reporting import Ending, ending_of
+from lookup_hints.spi.request_context import Ending, ending_of
 from lookup_hints.spi.types import sql_type
 
 

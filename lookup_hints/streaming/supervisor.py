@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from lookup_hints.errors import cause_of
-from lookup_hints.streaming.restart import ExponentialDelayRestart, Failures, RestartStrategy
+from lookup_hints.streaming.restart_strategy import ExponentialDelayRestart, Failures, RestartStrategy
 
 _log = logging.getLogger("lookup_hints")
 

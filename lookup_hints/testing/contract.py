@@ -38,7 +38,7 @@ from lookup_hints.spi import (
     SyncLookup,
 )
 from lookup_hints.spi.changes import grows
-from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, Outcome, Outcomes
+from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable, Outcome, Outcomes
 from lookup_hints.spi.secrets import masker
 from lookup_hints.testing.fake import looked_up
 from lookup_hints.testing.rows_by_order import check_rows_by_order

@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyarrow import types
 
 from lookup_hints.engine.arrow import Placed, whole
-from lookup_hints.engine.ordered import answering
+from lookup_hints.engine.asof_and_ranges import answering
 from lookup_hints.spi import Connector, OrderCondition, OrderedLookup
-from lookup_hints.spi.model import LookupRequest
+from lookup_hints.spi.request_and_answer import LookupRequest
 
 Asked = Callable[[Connector, Sequence[LookupRequest]], list[list[Placed]]]
 """For each ability of a connector its answers to some requests."""

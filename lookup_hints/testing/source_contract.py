@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import AsyncLookup, Connector, OrderedLookup, Scan, SyncLookup
-from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, PlacedRows
+from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable, PlacedRows
 from lookup_hints.testing.contract import parts_of, placed_answers, settled, skip
 from lookup_hints.testing.rows_by_order import check_rows_by_order
 

@@ -37,7 +37,8 @@ from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import InternalError
 from lookup_hints.limits.store import LimitStores, folder_of_executor
-from lookup_hints.metrics.counts import Cause, LookupMetrics, MaxGauge, Report
+from lookup_hints.metrics.lookup_metrics import Cause, LookupMetrics, MaxGauge, Report
+from lookup_hints.metrics.otel_setup import Telemetry
 from lookup_hints.metrics.task_recorder import (
     UNOBSERVED,
     RequestObserver,
@@ -46,14 +47,13 @@ from lookup_hints.metrics.task_recorder import (
     observed,
     observed_async,
 )
-from lookup_hints.metrics.telemetry import Telemetry
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
 from lookup_hints.worker.dead_letter_files import DeadLetterWriter
 from lookup_hints.worker.limit_pause import PAUSE_ROWS, LimitPause, LimitPauses, after_pause, filling
 from lookup_hints.worker.process import open_connectors as process
-from lookup_hints.worker.process.carried import CarriedConnector
 from lookup_hints.worker.process.open_connectors import OpenedAsync, OpenedSync, Process
+from lookup_hints.worker.process.pickled_connector import CarriedConnector
 from lookup_hints.worker.process.task import running_statement
 from lookup_hints.worker.reporting import teller
 

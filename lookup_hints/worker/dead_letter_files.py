@@ -22,7 +22,7 @@ import pyarrow as pa
 from lookup_hints.engine.dead_letters import SCHEMA, FailedKeys, Origin, letters_of
 from lookup_hints.engine.masking import known_secrets
 from lookup_hints.errors import ConnectorError
-from lookup_hints.metrics.counts import TaskRun
+from lookup_hints.metrics.lookup_metrics import TaskRun
 from lookup_hints.spec import DeadLetters, LookupSpec
 from lookup_hints.spi.secrets import masker
 from lookup_hints.worker.process.task import job_property, running_statement, task_run

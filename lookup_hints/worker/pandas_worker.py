@@ -16,10 +16,10 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_hints.metrics.counts import Report
+from lookup_hints.metrics.lookup_metrics import Report
 from lookup_hints.spec import LookupSpec
 from lookup_hints.worker.arrow_worker import look_up
-from lookup_hints.worker.process.carried import CarriedConnector
+from lookup_hints.worker.process.pickled_connector import CarriedConnector
 
 PandasLookup = Callable[[Iterator[Any]], Iterator[pd.Series]]
 

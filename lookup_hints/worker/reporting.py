@@ -11,7 +11,7 @@ import logging
 import socket
 from collections.abc import Callable
 
-from lookup_hints.metrics.counts import LookupMetrics, Plain, TaskRecord
+from lookup_hints.metrics.lookup_metrics import LookupMetrics, Plain, TaskRecord
 from lookup_hints.worker.process.task import job_property, task_run
 
 PROPERTY = "lookup_hints.live"

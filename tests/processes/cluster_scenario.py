@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from lookup_hints import register_connector
 from lookup_hints.spi import TEXT, ConnectorError, Option, SyncLookup
-from lookup_hints.spi.model import LookupRequest
+from lookup_hints.spi.request_and_answer import LookupRequest
 from tests.spark.ailing import ill_table, letters
 from tests.spark.counting import Calls
 from tests.spark.elsewhere import FailingConnector, OpeningConnector, Steps, cluster

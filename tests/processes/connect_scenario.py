@@ -26,7 +26,7 @@ from lookup_hints import (
     register_retry_predicate,
 )
 from lookup_hints.spi import TEXT, Option, Scan, SyncLookup
-from lookup_hints.spi.model import LookupRequest
+from lookup_hints.spi.request_and_answer import LookupRequest
 from tests.spark.answers import collected
 from tests.spark.elsewhere import FailingConnector, Steps
 from tests.spark.joined import check_join

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from lookup_hints import FixedDelayRestart, LookupMetrics, LookupSession, supervise
 from lookup_hints.driver import connect_counts
 from lookup_hints.spi import TEXT, ConnectorError, Option
-from lookup_hints.spi.model import LookupRequest
+from lookup_hints.spi.request_and_answer import LookupRequest
 from tests.spark.elsewhere import Steps
 
 PEOPLE = '[[0, "Ann"], [1, "Bob"], [1, "Bea"]]'

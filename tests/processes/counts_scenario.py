@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lookup_hints import LookupMetrics, LookupSession, register_connector
-from lookup_hints.metrics.counts import CountsByKey, about_counts
+from lookup_hints.metrics.lookup_metrics import CountsByKey, about_counts
 from tests.spark.elsewhere import FailingConnector, Steps
 
 PEOPLE = str([[number, f"name {number}"] for number in range(0, 500, 2)]).replace("'", '"')

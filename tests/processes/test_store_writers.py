@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lookup_hints.cache.store.store import MOST_SEGMENTS, Store
+from lookup_hints.cache.store.answer_store import MOST_SEGMENTS, Store
 from tests.unit.cache.support import Clock, asked, learned, store
 from tests.unit.cache.writer import BATCH, BATCHES, LIMITS
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from lookup_hints import LookupSession
 from lookup_hints.spi import TEXT, ConnectorError, Option
-from lookup_hints.spi.model import LookupRequest
+from lookup_hints.spi.request_and_answer import LookupRequest
 from tests.spark.elsewhere import Steps, cluster
 
 ROWS, PARTS, FALTERS = 4000, 5, 2

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.spi import TEXT, AsyncLookup, ConnectorError, Option, Outcomes, SyncLookup
-from lookup_hints.spi.model import LookupRequest
+from lookup_hints.spi.request_and_answer import LookupRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

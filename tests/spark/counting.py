@@ -16,7 +16,7 @@ from lookup_connectors.memory import MemoryConnector
 from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.spi import DURATION, TEXT, Option
-from lookup_hints.spi.model import LookupRequest, OrderCondition
+from lookup_hints.spi.request_and_answer import LookupRequest, OrderCondition
 
 
 def write_down(request: LookupRequest, file: Path) -> None:

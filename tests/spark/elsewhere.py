@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.spi import TEXT, ConnectorError, Option
-from lookup_hints.spi.model import LookupRequest
+from lookup_hints.spi.request_and_answer import LookupRequest
 from tests.spark.counting import CountingConnector
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import pytest
 from lookup_hints import LookupSession, disable
 from lookup_hints.driver.invalidation import keys_of
 from lookup_hints.errors import OptionError, QueryError
-from lookup_hints.metrics.counts import LookupMetrics
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.metrics.lookup_metrics import LookupMetrics
+from lookup_hints.spi.request_and_answer import LookupTable
 from sql_examples import invalidate
 from tests.spark.counting import Calls
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
 from lookup_hints import ExponentialDelay, FixedDelay, LookupSession, RetryStrategy, async_wait
 from lookup_hints.errors import OptionError, QueryError
-from lookup_hints.metrics.counts import LookupMetrics
+from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from tests.spark.answers import collected
 from tests.spark.joined import check_join
 from tests.spark.oracle import Twins

@@ -15,7 +15,7 @@ from lookup_hints import LookupSession
 from lookup_hints.cli import job, submit
 from lookup_hints.cli import main as cli
 from lookup_hints.errors import OptionError
-from lookup_hints.metrics import endpoint
+from lookup_hints.metrics import prometheus_endpoint as endpoint
 from tests.unit.metrics.scraping import scraped, value
 
 TABLE = """CREATE OR REPLACE TEMPORARY TABLE {name} (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)

@@ -12,7 +12,7 @@ from lookup_connectors.memory import put_rows
 
 from lookup_hints import register_connector
 from lookup_hints.spi import TEXT, Option, SyncLookup
-from lookup_hints.spi.model import Answer, LookupRequest
+from lookup_hints.spi.request_and_answer import Answer, LookupRequest
 from tests.spark.oracle import Twins
 
 if TYPE_CHECKING:

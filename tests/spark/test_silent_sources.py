@@ -12,7 +12,7 @@ import pytest
 
 from lookup_hints import LookupSession
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, SyncLookup
-from lookup_hints.spi.model import LookupRequest, RowRequest, Rows
+from lookup_hints.spi.request_and_answer import LookupRequest, RowRequest, Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

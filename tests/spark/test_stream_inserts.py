@@ -17,7 +17,7 @@ import pytest
 from lookup_hints import LookupSession
 from lookup_hints.cli.main import main
 from lookup_hints.errors import QueryError
-from lookup_hints.streaming.restart import ExponentialDelayRestart, FixedDelayRestart, NoRestart
+from lookup_hints.streaming.restart_strategy import ExponentialDelayRestart, FixedDelayRestart, NoRestart
 from lookup_hints.streaming.supervisor import Status
 from tests.spark.counting import Calls
 from tests.spark.versions import SPARK

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from lookup_hints import LookupSession, register_retry_predicate
-from lookup_hints.metrics.counts import CountsByKey, Events, Latencies, LookupMetrics, MaxGauge
+from lookup_hints.metrics.lookup_metrics import CountsByKey, Events, Latencies, LookupMetrics, MaxGauge
 from tests.spark.own import FAILING, FOUND, nothing_found
 
 if TYPE_CHECKING:

@@ -72,7 +72,7 @@ from lookup_hints.spi import (
     Statistics,
     TableSize,
 )
-from lookup_hints.spi.model import identity_of_file
+from lookup_hints.spi.request_and_answer import identity_of_file
 from lookup_hints.spi.secrets import has_reference
 from lookup_hints.spi.types import sql_type
 

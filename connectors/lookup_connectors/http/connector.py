@@ -64,7 +64,7 @@ from lookup_hints.spi import (
     TakeRows,
     connections_check,
 )
-from lookup_hints.spi.model import identity_of_file
+from lookup_hints.spi.request_and_answer import identity_of_file
 from lookup_hints.spi.secrets import masker
 
 if TYPE_CHECKING:

@@ -38,8 +38,8 @@ from lookup_hints.spi.lookup_options import (
     RETRY_KEYS,
     SESSION_OPTIONS,
 )
-from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.options import Conf, InForce, Place, in_force, options_at, parsed
+from lookup_hints.spi.request_and_answer import LookupTable
 
 _MISS, _EXCEPTION = "lookup_miss", "exception"
 _DEAD_LETTER = "dead-letter"

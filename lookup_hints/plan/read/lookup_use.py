@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lookup_hints.plan.read.query_blocks import Block, Chain, Pipe, Relation, Step
 from lookup_hints.spi.changes import Versions, versions_of
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.text_edits import Cut
 

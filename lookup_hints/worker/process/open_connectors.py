@@ -36,8 +36,8 @@ from lookup_hints.spi import (
     SyncLookup,
     TakeRows,
 )
-from lookup_hints.spi.model import Answer, LookupRequest, RowRequest, Rows
-from lookup_hints.spi.reporting import NOBODY, reporting_to
+from lookup_hints.spi.request_and_answer import Answer, LookupRequest, RowRequest, Rows
+from lookup_hints.spi.request_context import NOBODY, reporting_to
 from lookup_hints.worker.process.call_thread import CallThread, CallTimeout
 
 IDLE_CONNECTORS = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, cast
 
-from lookup_hints.metrics.counts import TaskRun
+from lookup_hints.metrics.lookup_metrics import TaskRun
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Of Spark's StreamExecution and MicroBatchExecution: properties of the jobs of a micro-batch."""

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.testing import CONTRACT_SCHEMA
 from tests.servers.postgres import PostgresServer
 

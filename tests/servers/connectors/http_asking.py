@@ -16,13 +16,21 @@ from lookup_connectors.http.client_httpx import HttpxClient
 from lookup_connectors.http.request import Request
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.limits.limiter import OriginLimiter
+from lookup_hints.limits.origin_limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import Rules
 from lookup_hints.limits.store import in_memory
 from lookup_hints.spi import AsyncRowLookup
 from lookup_hints.spi.connector import StartedRow, StartedRows
-from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, Outcomes, PlacedRows, RowRequest, Rows
-from lookup_hints.spi.reporting import using_permits
+from lookup_hints.spi.request_and_answer import (
+    Answer,
+    LookupRequest,
+    LookupTable,
+    Outcomes,
+    PlacedRows,
+    RowRequest,
+    Rows,
+)
+from lookup_hints.spi.request_context import using_permits
 from tests.servers.http_server import Api
 from tests.unit.connectors import asking
 from tests.unit.connectors.asking import Result, request_for

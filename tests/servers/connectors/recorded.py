@@ -18,8 +18,8 @@ from lookup_connectors.http.response import KeptConnectionLost, Response
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import Ending
-from lookup_hints.spi.model import Answer, LookupTable
-from lookup_hints.spi.reporting import using_permits
+from lookup_hints.spi.request_and_answer import Answer, LookupTable
+from lookup_hints.spi.request_context import using_permits
 from tests.servers.connectors.http_asking import rows_of
 from tests.unit.connectors.asking import during, request_for
 

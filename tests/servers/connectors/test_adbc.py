@@ -20,8 +20,8 @@ from lookup_connectors.adbc.connections import AdbcServer
 from lookup_connectors.adbc.statements import relation
 
 from lookup_hints.errors import AnswerTooLarge, ConnectorError, LookupTimeout, NotAllowed, OptionError
-from lookup_hints.spi.model import LookupTable
-from lookup_hints.spi.policy import Policy
+from lookup_hints.spi.request_and_answer import LookupTable
+from lookup_hints.spi.security_policy import Policy
 from lookup_hints.tables.catalog import LookupCatalog, build_connector
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from tests.servers.connectors.adbc_tables import (

@@ -18,7 +18,7 @@ from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.redis import RedisConnector
 from lookup_connectors.sqlite import SqliteConnector
 
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.testing import CONTRACT_SCHEMA, ConnectorContract, ContractSource, SourceContract
 from tests.servers.http_server import Api
 from tests.servers.postgres import PASSWORD, PostgresServer

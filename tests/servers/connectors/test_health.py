@@ -14,7 +14,7 @@ import pytest
 
 from lookup_hints.spi import HealthCheck, HealthRequest, LookupTable
 from lookup_hints.tables.catalog import build_connector
-from lookup_hints.worker.health import checks_of
+from lookup_hints.worker.doctor_checks import checks_of
 from tests.servers.certificates import Certificates
 from tests.servers.http_server import Api
 from tests.servers.postgres import PASSWORD, PostgresServer, free_port

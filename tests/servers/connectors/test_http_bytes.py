@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lookup_connectors.http import HttpConnector
 
-from lookup_hints.spi.model import LookupTable, RowRequest
+from lookup_hints.spi.request_and_answer import LookupTable, RowRequest
 from tests.servers.connectors.http_asking import SCHEMA, during, rows_of, table_of
 from tests.servers.http_server import Api
 from tests.unit.connectors.asking import request_for

@@ -12,7 +12,7 @@ import pytest
 from lookup_connectors.http import HttpConnector
 
 from lookup_hints.errors import AnswerError, ConnectorError
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from tests.servers.connectors import http_asking
 from tests.servers.connectors.http_asking import SCHEMA, during, rows_of, table_of
 from tests.unit.connectors.asking import request_for

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from lookup_connectors.http import HttpConnector
 
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from tests.servers.certificates import Certificates
 from tests.servers.connectors import http_asking
 from tests.servers.connectors.http_asking import SCHEMA, ask, during, failure, rows_of, table_of

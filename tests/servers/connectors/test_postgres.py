@@ -18,7 +18,7 @@ from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.postgres.reading import where_of
 
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError
-from lookup_hints.spi.model import LookupRequest, LookupTable
+from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from tests.servers.certificates import Certificates
 from tests.servers.pooler import strict_pooler
 from tests.servers.postgres import PASSWORD, PostgresServer, free_port, running_server

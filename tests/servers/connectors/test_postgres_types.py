@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from lookup_connectors.postgres import PostgresConnector
 
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from tests.servers.pooler import strict_pooler
 from tests.servers.postgres import PostgresServer

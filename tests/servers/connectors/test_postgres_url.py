@@ -13,7 +13,7 @@ from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.postgres.url import NotUnderstood, Target, parameters_of, target_of, with_service
 
 from lookup_hints.errors import OptionError
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from tests.servers.certificates import Certificates
 from tests.servers.pooler import strict_pooler
 from tests.servers.postgres import PASSWORD, PostgresServer, free_port

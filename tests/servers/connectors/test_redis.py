@@ -20,8 +20,8 @@ from lookup_connectors.redis.connections import RedisEndpoint
 from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
 
 from lookup_hints.errors import ConnectorError, NotAllowed, OptionError
-from lookup_hints.spi.model import LookupRequest, LookupTable, Outcomes
-from lookup_hints.spi.policy import Policy
+from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable, Outcomes
+from lookup_hints.spi.security_policy import Policy
 from tests.servers.certificates import Certificates
 from tests.servers.postgres import free_port
 from tests.servers.proxy import FaultProxy, faulty_line

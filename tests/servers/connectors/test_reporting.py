@@ -8,9 +8,9 @@ import pytest
 from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.redis import RedisConnector
 
-from lookup_hints.metrics.counts import LookupMetrics
+from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.spec import Budget
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.testing import looked_up
 from tests.servers.connectors import http_asking
 from tests.servers.connectors.http_asking import SCHEMA, connector_of, table_of

@@ -21,8 +21,8 @@ from lookup_connectors.redis import RedisConnector
 from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.errors import ConnectorError, NotAllowed
-from lookup_hints.spi.model import LookupRequest, LookupTable
-from lookup_hints.spi.policy import Policy, policy_of_configuration, policy_of_environment
+from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
+from lookup_hints.spi.security_policy import Policy, policy_of_configuration, policy_of_environment
 from lookup_hints.tables.catalog import LookupCatalog
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from tests.servers.http_server import Api

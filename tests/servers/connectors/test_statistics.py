@@ -21,7 +21,7 @@ from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.driver.table_sizes import TableSizes
 from lookup_hints.spi import TableSize
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from tests.servers.connectors.adbc_tables import DuckDbSource, PostgresAdbcSource, SqliteFileSource
 from tests.servers.postgres import PostgresServer
 

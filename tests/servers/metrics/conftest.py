@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from lookup_hints.metrics import otel
+from lookup_hints.metrics import otel_export as otel
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from time import monotonic
 
 import pytest
 
-from lookup_hints.metrics.otel import Flusher
+from lookup_hints.metrics.otel_export import Flusher
 
 LONG = 30.0
 

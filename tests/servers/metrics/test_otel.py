@@ -18,14 +18,14 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.metrics import telemetry
-from lookup_hints.metrics.counts import LookupMetrics, about_counts
-from lookup_hints.metrics.otel import TASK_SECONDS, ExportStatus
+from lookup_hints.metrics import otel_setup as telemetry
+from lookup_hints.metrics.lookup_metrics import LookupMetrics, about_counts
+from lookup_hints.metrics.otel_export import TASK_SECONDS, ExportStatus
+from lookup_hints.metrics.otel_setup import Telemetry, sending_of
 from lookup_hints.metrics.task_recorder import UNOBSERVED
-from lookup_hints.metrics.telemetry import Telemetry, sending_of
 from lookup_hints.spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.spi import SyncLookup
-from lookup_hints.spi.model import LookupRequest, LookupTable
+from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker.arrow_worker import look_up
 from lookup_hints.worker.process import open_connectors as process
 from lookup_hints.worker.process.open_connectors import Process
@@ -213,7 +213,7 @@ def test_headers_and_compression_are_the_sdks(collector: Collector, configure: C
 
 def test_without_configuration_nothing_of_it_is_imported() -> None:
     code = (
-        "import sys; from lookup_hints.metrics.telemetry import Telemetry;"
+        "import sys; from lookup_hints.metrics.otel_setup import Telemetry;"
         "from lookup_hints.spec import LookupName; Telemetry().observer(LookupName());"
         "print(*sys.modules)"
     )
@@ -221,7 +221,7 @@ def test_without_configuration_nothing_of_it_is_imported() -> None:
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, env=environment
     )
-    assert "lookup_hints.metrics.telemetry" in run.stdout.split()
+    assert "lookup_hints.metrics.otel_setup" in run.stdout.split()
     assert not [name for name in run.stdout.split() if name.startswith("opentelemetry")]
 
 
@@ -229,7 +229,7 @@ def test_without_the_sdk_nothing_is_sent_and_nothing_said(
     configure: Configure, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     configure(EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
-    monkeypatch.setitem(sys.modules, "lookup_hints.metrics.otel", None)
+    monkeypatch.setitem(sys.modules, "lookup_hints.metrics.otel_export", None)
     assert Telemetry().observer(LookupName()) is UNOBSERVED
     assert caplog.records == []
 
@@ -247,7 +247,7 @@ def test_what_cannot_be_set_up_does_not_fail_a_task(
     def refuses(_: Any) -> None:
         raise ValueError(f"bad header {SECRET}")
 
-    monkeypatch.setattr("lookup_hints.metrics.otel.Sending", refuses)
+    monkeypatch.setattr("lookup_hints.metrics.otel_export.Sending", refuses)
     run_task(1)
     assert [record.getMessage() for record in caplog.records] == [
         "OpenTelemetry cannot be set up, and nothing is sent: ValueError"

@@ -11,7 +11,7 @@ import pytest
 
 from lookup_hints import LookupSession, disable
 from lookup_hints.errors import OptionError
-from lookup_hints.metrics.counts import LookupMetrics
+from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from tests.servers.postgres import PostgresServer, postgres_server
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import pytest
 from lookup_hints.cli import main as cli
 from lookup_hints.cli import progress
 from lookup_hints.cli.progress import LiveLines, Progress, TerminalBar, following
-from lookup_hints.metrics.counts import LookupMetrics
-from lookup_hints.metrics.summary import Moment
+from lookup_hints.metrics.lookup_metrics import LookupMetrics
+from lookup_hints.metrics.readable_summary import Moment
 from lookup_hints.spec import LookupName
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pyarrow import csv
 
 from lookup_hints.cli import main as cli
 from lookup_hints.cli.main import main
-from lookup_hints.cli.results import _as_csv, _as_markdown, written
+from lookup_hints.cli.result_formats import _as_csv, _as_markdown, written
 from lookup_hints.errors import QueryError
 
 if TYPE_CHECKING:

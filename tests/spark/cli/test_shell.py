@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lookup_hints.cli.completion import SessionNames
 from lookup_hints.cli.job import Showing
-from lookup_hints.cli.shell.completing import SessionNames
-from lookup_hints.cli.shell.loop import Shell
+from lookup_hints.cli.shell import Shell
 from lookup_hints.session import LookupSession
 from lookup_hints.statements.script import split_statements
 

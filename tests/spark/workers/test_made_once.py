@@ -13,7 +13,7 @@ from lookup_hints.driver import functions, scope
 from lookup_hints.driver.functions import MadeOnce
 from lookup_hints.driver.invalidation import InvalidationLog
 from lookup_hints.errors import DdlError
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.tables import catalog
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 

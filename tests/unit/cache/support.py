@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from lookup_hints.cache.store.answer_store import Store
 from lookup_hints.cache.store.content import Answers, ProbeResult
 from lookup_hints.cache.store.expiry import Ages
 from lookup_hints.cache.store.folder import StoreLimits
 from lookup_hints.cache.store.invalidations import Invalidations
-from lookup_hints.cache.store.store import Store
 
 AGES = Ages(rows=1000.0, missing=100.0)
 UNLIMITED = StoreLimits()

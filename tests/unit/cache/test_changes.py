@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from lookup_hints.cache import open_caches
 from lookup_hints.errors import ConnectorError
-from lookup_hints.metrics.counts import LookupMetrics
+from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.spec import (
     ChangedColumn,
     FullCache,
@@ -28,7 +28,7 @@ from lookup_hints.spec import (
     PeriodicReload,
 )
 from lookup_hints.spi import Changes, ChangesRequest, ReportsChanges, Scan, SyncLookup
-from lookup_hints.spi.model import LookupRequest, LookupTable
+from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker import arrow_worker
 from lookup_hints.worker.arrow_worker import look_up
 from lookup_hints.worker.process.open_connectors import Process

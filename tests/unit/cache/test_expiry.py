@@ -17,15 +17,15 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from lookup_hints.cache import open_caches
+from lookup_hints.cache.store.answer_store import MOST_SEGMENTS
 from lookup_hints.cache.store.content import Answers, Content, content_of
 from lookup_hints.cache.store.expiry import Ages, Past
 from lookup_hints.cache.store.folder import StoreLimits
-from lookup_hints.cache.store.store import MOST_SEGMENTS
 from lookup_hints.errors import ConnectorError
-from lookup_hints.metrics.counts import LookupMetrics
+from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.spec import ChangedColumn, Invalidation, LookupSettings, LookupSpec, PartialCache
 from lookup_hints.spi import Changes, ChangesRequest, OrderCondition, ReportsChanges, SyncLookup
-from lookup_hints.spi.model import LookupRequest, LookupTable
+from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker import arrow_worker
 from lookup_hints.worker.arrow_worker import Background, look_up
 from lookup_hints.worker.process import open_connectors as process

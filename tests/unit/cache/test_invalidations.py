@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lookup_hints.cache.store.answer_store import Store
 from lookup_hints.cache.store.invalidations import Invalidations
-from lookup_hints.cache.store.store import Store
 from tests.unit.cache.support import AGES, KEYS, SCHEMA, Clock, asked, keys, learned, store
 
 LONGEST = 1000.0

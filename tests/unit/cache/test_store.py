@@ -19,12 +19,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lookup_hints.cache.store import answer_store as stores
 from lookup_hints.cache.store import content, hashing
-from lookup_hints.cache.store import store as stores
+from lookup_hints.cache.store.answer_store import Store
 from lookup_hints.cache.store.content import Answers
 from lookup_hints.cache.store.expiry import Ages
 from lookup_hints.cache.store.folder import StoreLimits
-from lookup_hints.cache.store.store import Store
 from tests.unit.cache.support import AGES, NOW, SCHEMA, Clock, asked, keys, learned, store
 
 

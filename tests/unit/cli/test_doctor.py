@@ -10,10 +10,10 @@ from lookup_connectors.http import HttpConnector
 
 from lookup_hints.driver.doctor import DRIVER, DoctorFinding, DoctorReport, default_keys, versions_check
 from lookup_hints.spi import ConnectorError, HealthCheck, HealthRequest, SyncRowLookup
-from lookup_hints.spi.model import LookupTable, RowRequest
-from lookup_hints.spi.policy import Policy
+from lookup_hints.spi.request_and_answer import LookupTable, RowRequest
+from lookup_hints.spi.security_policy import Policy
 from lookup_hints.tables.catalog import build_connector
-from lookup_hints.worker.health import checks_of, package_versions
+from lookup_hints.worker.doctor_checks import checks_of, package_versions
 
 
 def report(*found: tuple[str, HealthCheck]) -> list[str]:

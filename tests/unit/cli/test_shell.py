@@ -12,10 +12,10 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import ColorDepth, DummyOutput
 
+from lookup_hints.cli.completion import candidates, relations
 from lookup_hints.cli.main import main
-from lookup_hints.cli.shell.completing import candidates, relations
-from lookup_hints.cli.shell.loop import is_complete
-from lookup_hints.cli.shell.prompt import masked, prompt
+from lookup_hints.cli.shell import is_complete
+from lookup_hints.cli.shell_prompt import masked, prompt
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.options import Place, options_at
 
@@ -199,7 +199,7 @@ def test_a_pipe_is_sent_to_run(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: True)
-    monkeypatch.delitem(sys.modules, "lookup_hints.cli.shell.prompt", raising=False)
+    monkeypatch.delitem(sys.modules, "lookup_hints.cli.shell_prompt", raising=False)
     monkeypatch.setitem(sys.modules, "prompt_toolkit", None)
     assert main(["shell"]) == 2
     assert "prompt_toolkit is missing. Try: pip install 'lookup-hints[shell]'" in capsys.readouterr().err

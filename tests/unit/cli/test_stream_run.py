@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 
 from lookup_hints.cli.stream_run import batch_line, run_with_streams
-from lookup_hints.metrics.counts import Latencies, LookupMetrics
+from lookup_hints.metrics.lookup_metrics import Latencies, LookupMetrics
 from lookup_hints.spec import LookupName
 from lookup_hints.streaming import streams
-from lookup_hints.streaming.restart import NoRestart
+from lookup_hints.streaming.restart_strategy import NoRestart
 from lookup_hints.streaming.streams import MicroBatch
 from lookup_hints.streaming.supervisor import Supervisor
 from tests.unit.streaming.test_supervisor import SOON, FakeQuery

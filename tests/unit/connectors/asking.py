@@ -11,7 +11,7 @@ from lookup_connectors.postgres import PostgresConnector
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import AsyncLookup
-from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, PlacedRows
+from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable, PlacedRows
 
 Result = TypeVar("Result")
 Opened = TypeVar("Opened", bound=AsyncLookup)

@@ -13,7 +13,7 @@ from redis import exceptions as redis_errors
 
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.spi import Ending, LookupTable
-from lookup_hints.spi.reporting import ending_of
+from lookup_hints.spi.request_context import ending_of
 
 POSTGRES = PostgresConnector(
     LookupTable(

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.testing import looked_up
 from sql_examples.own_connectors import FileLookup, Rates
 

@@ -19,11 +19,11 @@ from lookup_connectors.http.network import Connecting
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import HttpFailure, KeptConnectionLost, PageRows, Response
 
-from lookup_hints.limits.limiter import OriginLimiter
+from lookup_hints.limits.origin_limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import Rules
 from lookup_hints.limits.store import in_memory
 from lookup_hints.spi import Ending, Permits
-from lookup_hints.spi.reporting import using_permits
+from lookup_hints.spi.request_context import using_permits
 from lookup_hints.testing.fake import FakeLoop
 
 HOME = "http://api:80"

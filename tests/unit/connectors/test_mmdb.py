@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import ConnectorError, NotAllowed, OptionError
-from lookup_hints.spi.model import LookupTable
-from lookup_hints.spi.policy import Policy
+from lookup_hints.spi.request_and_answer import LookupTable
+from lookup_hints.spi.security_policy import Policy
 from lookup_hints.testing import ConnectorContract
 from tests.unit.connectors.asking import failure_of, request_for
 from tests.unit.connectors.mmdb_file import Sized, mmdb

@@ -14,7 +14,7 @@ from lookup_connectors.key_templates import Place, Template, TemplateError, pars
 from lookup_connectors.redis import RedisConnector
 
 from lookup_hints.errors import OptionError
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 
 COLUMNS = ["id", "tenant", "name", "User-Key"]
 

@@ -8,7 +8,14 @@ import threading
 import pytest
 
 from lookup_hints.driver.counts import Counts
-from lookup_hints.metrics.counts import CountsByKey, Latencies, LookupMetrics, MaxGauge, TaskRecord, TaskRun
+from lookup_hints.metrics.lookup_metrics import (
+    CountsByKey,
+    Latencies,
+    LookupMetrics,
+    MaxGauge,
+    TaskRecord,
+    TaskRun,
+)
 
 ALL_KINDS = LookupMetrics(
     keys=3,

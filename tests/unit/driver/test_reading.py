@@ -12,7 +12,7 @@ import pytest
 from lookup_hints.driver.functions import parts_of
 from lookup_hints.errors import InternalError
 from lookup_hints.spi import Connector, Scan
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.worker.process.open_connectors import scanned
 
 SCHEMA = pa.schema([("id", pa.int64())])

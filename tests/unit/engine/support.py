@@ -17,7 +17,7 @@ from lookup_hints.engine.window import Settled
 from lookup_hints.retry import FixedDelay
 from lookup_hints.spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup, SyncLookup
-from lookup_hints.spi.model import Answer, LookupRequest, LookupTable
+from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable
 from lookup_hints.testing.fake import FakeLoop
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])

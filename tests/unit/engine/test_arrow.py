@@ -30,7 +30,7 @@ from lookup_hints.engine.arrow import (
     with_nulls,
 )
 from lookup_hints.errors import AnswerError, ConnectorError
-from lookup_hints.spi.model import LookupRequest, OrderCondition, Outcomes, PlacedRows
+from lookup_hints.spi.request_and_answer import LookupRequest, OrderCondition, Outcomes, PlacedRows
 from tests.unit.engine.support import SCHEMA, rows
 
 KIND = pa.struct(list(SCHEMA))

@@ -17,7 +17,7 @@ from lookup_hints.engine.async_runner import AsyncDriver, run_async
 from lookup_hints.engine.flow import LookupFlow
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout
-from lookup_hints.spi.model import Answer, LookupRequest
+from lookup_hints.spi.request_and_answer import Answer, LookupRequest
 from tests.unit.engine.support import (
     ON_ERROR,
     ON_MISS,

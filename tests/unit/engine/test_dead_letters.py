@@ -12,7 +12,7 @@ from lookup_hints.engine.dead_letters import FailedKeys, key_texts
 from lookup_hints.engine.flow import LookupFlow, feed
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.errors import ConnectorError
-from lookup_hints.metrics.counts import LookupMetrics
+from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.retry import FixedDelay
 from lookup_hints.spec import DeadLetters
 from lookup_hints.spi import LookupRequest, Outcomes

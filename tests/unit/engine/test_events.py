@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lookup_hints.engine.events import without_values
+from lookup_hints.engine.event_log import without_values
 from lookup_hints.engine.flow import LookupFlow
 from lookup_hints.errors import ConnectorError
-from lookup_hints.metrics.counts import Events, LookupMetrics, TaskRecord, TaskRun
+from lookup_hints.metrics.lookup_metrics import Events, LookupMetrics, TaskRecord, TaskRun
 from lookup_hints.spec import LookupName
 from lookup_hints.spi import LookupRequest, LookupTable, SyncLookup, reporting
 from lookup_hints.testing import FakeConnector, looked_up

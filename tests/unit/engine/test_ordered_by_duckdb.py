@@ -14,7 +14,7 @@ from lookup_hints.cache.store.folder import StoreLimits
 from lookup_hints.cache.store.full_table import Generations
 from lookup_hints.cache.store.ranges import Bounds
 from lookup_hints.engine.arrow import Placed
-from lookup_hints.engine.ordered import answering
+from lookup_hints.engine.asof_and_ranges import answering
 from lookup_hints.spi import OrderCondition
 from tests.conftest import EXAMPLES
 

@@ -20,7 +20,7 @@ from lookup_hints.spi import (
     Wait,
     reporting,
 )
-from lookup_hints.spi.reporting import NOBODY, reporting_to
+from lookup_hints.spi.request_context import NOBODY, reporting_to
 from lookup_hints.testing import FakeClock, looked_up
 from tests.unit.engine.support import SCHEMA, flow, keys, names_of
 

@@ -21,7 +21,15 @@ from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout, OptionError, Problem
 from lookup_hints.spi import AsyncRowLookup, OrderCondition, ReportsOutcomes, SyncRowLookup, TakeRows
-from lookup_hints.spi.model import LookupRequest, LookupTable, Miss, Outcome, Outcomes, RowRequest, Rows
+from lookup_hints.spi.request_and_answer import (
+    LookupRequest,
+    LookupTable,
+    Miss,
+    Outcome,
+    Outcomes,
+    RowRequest,
+    Rows,
+)
 from tests.unit.engine.support import (
     ON_ERROR,
     ON_MISS,

@@ -21,7 +21,7 @@ from lookup_hints.engine.window import Settled
 from lookup_hints.errors import ConnectorError
 from lookup_hints.retry import FixedDelay
 from lookup_hints.spec import LookupSettings, LookupSpec
-from lookup_hints.spi.model import LookupRequest
+from lookup_hints.spi.request_and_answer import LookupRequest
 from tests.unit.engine.support import (
     ON_MISS,
     Asked,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.metrics.counts import Cause, CountsByKey
+from lookup_hints.metrics.lookup_metrics import Cause, CountsByKey
 from lookup_hints.metrics.task_recorder import Waits
 from lookup_hints.spec import Budget
 from lookup_hints.testing import FakeConnector, looked_up

@@ -17,7 +17,7 @@ from lookup_hints.engine.flow import HOLD_SECONDS, LookupFlow
 from lookup_hints.engine.steps import Ask, Hold, Idle, WaitUntil
 from lookup_hints.engine.window import Settled
 from lookup_hints.spi import SupportsBackpressure
-from lookup_hints.spi.model import RowRequest, Rows
+from lookup_hints.spi.request_and_answer import RowRequest, Rows
 from tests.unit.engine.support import ON_MISS, VirtualLoop, asks, flow, handed_back, ids, keys, rows
 from tests.unit.engine.test_row_runner import People, run
 

@@ -7,10 +7,10 @@ import os
 from random import Random
 from typing import Any
 
-from lookup_hints.limits.limiter import OriginLimiter
+from lookup_hints.limits.origin_limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import Rules
 from lookup_hints.limits.store import LimitStore, in_memory
-from lookup_hints.spi.reporting import Ending
+from lookup_hints.spi.request_context import Ending
 from tests.unit.engine.support import VirtualLoop
 
 

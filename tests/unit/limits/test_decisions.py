@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lookup_hints.limits.adaptive import START, AdaptiveLimit
-from lookup_hints.limits.breaker import PROBES, Breaker, Pause
+from lookup_hints.limits.adaptive_concurrency import START, AdaptiveLimit
+from lookup_hints.limits.circuit_breaker import PROBES, Breaker, Pause
 from lookup_hints.limits.leases import MOST_LEASES, Leases, surplus
-from lookup_hints.limits.rates import Rate, Retries, Spent
+from lookup_hints.limits.rate_and_retry_budget import Rate, Retries, Spent
 from lookup_hints.limits.shared_limits import CELLS, SharedLimits
 from lookup_hints.limits.shared_numbers import Cell, Latest, Record
 

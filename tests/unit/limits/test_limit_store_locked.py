@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from lookup_hints.errors import NoTurn, TooManyRequests
-from lookup_hints.limits.limiter import OriginLimiter
+from lookup_hints.limits.origin_limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import POLL_SECONDS, Rules
 from lookup_hints.limits.store import LimitStore, in_folder
 from tests.unit.engine.support import VirtualLoop

@@ -9,7 +9,7 @@ import pytest
 
 from lookup_hints.errors import SourceDown
 from lookup_hints.limits.shared_limits import Rules
-from lookup_hints.spi.reporting import Ending
+from lookup_hints.spi.request_context import Ending
 from tests.unit.engine.support import VirtualLoop
 from tests.unit.limits.simulated import Executor, Server
 

@@ -11,10 +11,10 @@ from itertools import repeat
 import pytest
 
 from lookup_hints.errors import TooManyRequests
-from lookup_hints.limits.adaptive import START
-from lookup_hints.limits.breaker import PROBES, Breaker
+from lookup_hints.limits.adaptive_concurrency import START
+from lookup_hints.limits.circuit_breaker import PROBES, Breaker
 from lookup_hints.limits.leases import Leases
-from lookup_hints.limits.limiter import OriginLimiter, Waiter, WaitQueue
+from lookup_hints.limits.origin_limiter import OriginLimiter, Waiter, WaitQueue
 from lookup_hints.limits.shared_limits import (
     CELLS,
     IS_SHUT,
@@ -28,7 +28,7 @@ from lookup_hints.limits.shared_limits import (
 from lookup_hints.limits.shared_numbers import Record
 from lookup_hints.limits.store import in_memory
 from lookup_hints.limits.task_permits import PUBLISH_SECONDS, TaskPermits
-from lookup_hints.spi.reporting import NOBODY, Ending, Wait
+from lookup_hints.spi.request_context import NOBODY, Ending, Wait
 from tests.unit.engine.support import VirtualLoop
 
 NOW = 1000.0

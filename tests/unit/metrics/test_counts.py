@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.metrics.counts import (
+from lookup_hints.metrics.lookup_metrics import (
     CountsByKey,
     Latencies,
     LookupMetrics,

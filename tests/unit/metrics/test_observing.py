@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.metrics.counts import LookupMetrics
+from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.task_recorder import UNOBSERVED, TaskRecorder, observed, observed_async
 from lookup_hints.spi import HttpExchange, reporting
-from lookup_hints.spi.model import LookupRequest, RowRequest
-from lookup_hints.spi.reporting import UNTOLD, reporting_to
+from lookup_hints.spi.request_and_answer import LookupRequest, RowRequest
+from lookup_hints.spi.request_context import UNTOLD, reporting_to
 from tests.unit.engine.support import Clock
 
 SCHEMA = pa.schema([("id", pa.int64())])

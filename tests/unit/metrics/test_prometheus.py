@@ -11,10 +11,10 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from lookup_hints.errors import OptionError
-from lookup_hints.metrics import endpoint
-from lookup_hints.metrics.counts import CountsByKey, Latencies, LookupMetrics, MaxGauge, about_counts
-from lookup_hints.metrics.endpoint import LOOPBACK, MetricsServer, serve
-from lookup_hints.metrics.prometheus import metric_name
+from lookup_hints.metrics import prometheus_endpoint as endpoint
+from lookup_hints.metrics.lookup_metrics import CountsByKey, Latencies, LookupMetrics, MaxGauge, about_counts
+from lookup_hints.metrics.prometheus_endpoint import LOOPBACK, MetricsServer, serve
+from lookup_hints.metrics.prometheus_families import metric_name
 from lookup_hints.spec import LookupName
 from tests.unit.metrics.scraping import scraped, value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lookup_hints.metrics.telemetry import Signals, signals
+from lookup_hints.metrics.otel_setup import Signals, signals
 
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
 ALL = Signals(metrics=True, traces=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lookup_hints.metrics.counts import CountsByKey, Latencies, LookupMetrics, MaxGauge
-from lookup_hints.metrics.summary import (
+from lookup_hints.metrics.lookup_metrics import CountsByKey, Latencies, LookupMetrics, MaxGauge
+from lookup_hints.metrics.readable_summary import (
     Measured,
     Moment,
     bytes_text,

@@ -13,7 +13,7 @@ from lookup_hints.engine.async_runner import AsyncDriver, run_async
 from lookup_hints.engine.flow import LookupFlow
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.errors import ConnectorError
-from lookup_hints.metrics.counts import LookupMetrics
+from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.retry import FixedDelay
 from lookup_hints.spi import LookupRequest
 from tests.unit.engine.support import Clock, VirtualLoop, keys, names_of, slow, spec

@@ -17,8 +17,8 @@ from lookup_hints.plan.spark_analysis import Analyse, Columns
 from lookup_hints.retry import RowPredicate
 from lookup_hints.spec import Invalidation, LookupSpec
 from lookup_hints.spi import AsyncLookup, Connector, Filter, Scan, SyncLookup, TableSize
-from lookup_hints.spi.model import Answer, LookupRequest, LookupTable
 from lookup_hints.spi.options import Conf
+from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable
 from lookup_hints.spi.types import TIMESTAMP
 
 

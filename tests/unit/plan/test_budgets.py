@@ -10,7 +10,7 @@ from lookup_hints.cli.check import check_script
 from lookup_hints.errors import OptionError
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.joins import LookupPlan
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from tests.unit.plan.planning import CUSTOMERS, RATES, context, planned
 
 JOIN = "SELECT 1 FROM orders o JOIN customers c ON o.id = c.id"

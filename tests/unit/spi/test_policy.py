@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import NotAllowed, OptionError
-from lookup_hints.spi.model import LookupTable
-from lookup_hints.spi.policy import (
+from lookup_hints.spi.request_and_answer import LookupTable
+from lookup_hints.spi.secrets import masked_text
+from lookup_hints.spi.security_policy import (
     CONNECTORS,
     HOSTS,
     REFERENCES,
@@ -20,7 +21,6 @@ from lookup_hints.spi.policy import (
     read_policy,
     variable_of,
 )
-from lookup_hints.spi.secrets import masked_text
 from lookup_hints.statements.classify import own_setting
 from lookup_hints.tables.catalog import LookupCatalog, build_connector, declared_table
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl

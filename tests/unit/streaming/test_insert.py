@@ -17,7 +17,7 @@ from lookup_hints.streaming.insert import (
     stream_sources,
     written_options,
 )
-from lookup_hints.streaming.restart import ExponentialDelayRestart, NoRestart
+from lookup_hints.streaming.restart_strategy import ExponentialDelayRestart, NoRestart
 
 QUERY = "SELECT * FROM STREAM s"
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from lookup_hints.errors import OptionError
 from lookup_hints.spi.options import in_force
 from lookup_hints.statements.classify import own_setting
-from lookup_hints.streaming.options import RESTART_OPTIONS
-from lookup_hints.streaming.restart import (
+from lookup_hints.streaming.restart_strategy import (
     UNLIMITED,
     ExponentialDelayRestart,
     FailureRateRestart,
@@ -24,6 +23,7 @@ from lookup_hints.streaming.restart import (
     RestartStrategy,
     restart_strategy,
 )
+from lookup_hints.streaming.stream_options import RESTART_OPTIONS
 
 
 def waits(strategy: RestartStrategy, times: Sequence[float], spread: float = 0.0) -> list[float | None]:

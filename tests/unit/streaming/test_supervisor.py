@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 
 from lookup_hints.errors import cause_of
-from lookup_hints.streaming.restart import (
+from lookup_hints.streaming.restart_strategy import (
     ExponentialDelayRestart,
     Failures,
     FixedDelayRestart,

@@ -13,7 +13,7 @@ import pytest
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.retry import FixedDelay
 from lookup_hints.spi import AsyncRowLookup, LookupTable, SyncRowLookup
-from lookup_hints.spi.model import RowRequest, Rows
+from lookup_hints.spi.request_and_answer import RowRequest, Rows
 from lookup_hints.testing import Call, FakeConnector, looked_up
 from lookup_hints.testing import fake as fake_module
 

@@ -17,8 +17,8 @@ import pytest
 from lookup_hints.engine.permits import with_permits
 from lookup_hints.errors import LookupTimeout
 from lookup_hints.spi import SyncLookup
-from lookup_hints.spi.model import Answer, LookupRequest, LookupTable
-from lookup_hints.spi.reporting import using_permits
+from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable
+from lookup_hints.spi.request_context import using_permits
 from lookup_hints.worker.process.call_thread import CallThread, CallTimeout
 from lookup_hints.worker.process.open_connectors import Process
 from tests.unit.engine.support import SCHEMA, Asked, names_of

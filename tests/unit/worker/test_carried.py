@@ -11,7 +11,7 @@ import pytest
 
 from lookup_hints.spec import LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.worker.arrow_worker import arrow_lookup
 from lookup_hints.worker.process.open_connectors import OPEN_SECONDS
 from tests.unit.engine.support import Clock, plain

@@ -15,9 +15,9 @@ import pytest
 
 from lookup_hints.engine.dead_letters import LONGEST_ERROR, SCHEMA, FailedKeys
 from lookup_hints.errors import ConnectorError, NotAllowed
-from lookup_hints.metrics.counts import TaskRun
+from lookup_hints.metrics.lookup_metrics import TaskRun
 from lookup_hints.spec import DeadLetters, LookupName, LookupSettings, LookupSpec
-from lookup_hints.spi.policy import Policy, variable_of
+from lookup_hints.spi.security_policy import Policy, variable_of
 from lookup_hints.worker import dead_letter_files as module
 from lookup_hints.worker.dead_letter_files import PART, DeadLetterWriter, probe
 from tests.unit.engine.support import SCHEMA as PEOPLE

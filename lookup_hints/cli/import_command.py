@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 
 import pyarrow as pa
 
-from lookup_hints.cli.importing.http_tables import (
+from lookup_hints.cli.import_http_tables import (
     HOLE,
     Asked,
     Imported,
@@ -30,15 +30,15 @@ from lookup_hints.cli.importing.http_tables import (
     type_of,
     with_holes,
 )
-from lookup_hints.cli.importing.openapi import Refused, read
+from lookup_hints.cli.import_openapi import Refused, read
 from lookup_hints.cli.job import FAILED, WELL, WrongUse
 from lookup_hints.engine.masking import known_secrets, masked
 from lookup_hints.errors import ConnectorError, LookupHintsError, nearest
 from lookup_hints.spi import Connector, ReportsSchema, ShowsAnswers
-from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.options import hidden_keys
-from lookup_hints.spi.policy import Policy
+from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import has_reference, masked_text, masker, references
+from lookup_hints.spi.security_policy import Policy
 from lookup_hints.tables.catalog import build_connector
 from lookup_hints.tables.ddl import create_statement
 from lookup_hints.tables.registry import connector_class

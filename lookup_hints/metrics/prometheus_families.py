@@ -13,7 +13,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from lookup_hints.metrics.counts import (
+from lookup_hints.metrics.lookup_metrics import (
     About,
     CountsByKey,
     Latencies,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from lookup_hints.metrics.counts import BY_SPARK, LookupMetrics
+from lookup_hints.metrics.lookup_metrics import BY_SPARK, LookupMetrics
 from lookup_hints.spec import LookupName
 
 _MATTERS, _MATTERS_OF_SPARK = 0.1, 0.5

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 
 from lookup_hints.errors import ConnectorError, NoTurn, SourceDown, TooManyRequests
-from lookup_hints.limits.adaptive import START
+from lookup_hints.limits.adaptive_concurrency import START
 from lookup_hints.limits.shared_limits import POLL_SECONDS, UNBOUNDED, Lack, Rules
 from lookup_hints.limits.store import LimitStore, is_alive
 from lookup_hints.limits.task_permits import PUBLISH_SECONDS, TaskPermits
-from lookup_hints.spi.reporting import Ending, Reporting, Wait, reporting
+from lookup_hints.spi.request_context import Ending, Reporting, Wait, reporting
 
 
 class Waiter:

@@ -12,7 +12,7 @@ from lookup_hints.errors import OptionError, Problem
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
 
-    from lookup_hints.metrics.prometheus import Read
+    from lookup_hints.metrics.prometheus_families import Read
 
 LOOPBACK = "127.0.0.1"
 
@@ -92,12 +92,12 @@ def serve(
     check_package()
     from prometheus_client import CollectorRegistry, start_http_server
 
-    from lookup_hints.metrics.prometheus import LookupCollector
+    from lookup_hints.metrics.prometheus_families import LookupCollector
 
     registry = CollectorRegistry()
     registry.register(LookupCollector(read))
     if flink_names:
-        from lookup_hints.metrics.prometheus import FlinkCollector
+        from lookup_hints.metrics.prometheus_families import FlinkCollector
 
         registry.register(FlinkCollector(read, job_name))
     try:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.engine.arrow import Placed, one_zero, whole
-from lookup_hints.spi.model import OrderCondition
+from lookup_hints.spi.request_and_answer import OrderCondition
 
 Numbers = npt.NDArray[np.int64]
 

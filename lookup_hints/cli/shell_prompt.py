@@ -14,8 +14,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import MySqlLexer
 
-from lookup_hints.cli.shell.completing import CompletionNames, candidates
-from lookup_hints.cli.shell.loop import is_complete
+from lookup_hints.cli.completion import CompletionNames, candidates
+from lookup_hints.cli.shell import is_complete
 from lookup_hints.errors import QueryError
 from lookup_hints.spi.secrets import masked_text
 from lookup_hints.statements.classify import shown_text

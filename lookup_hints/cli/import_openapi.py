@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urljoin
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_hints.cli.importing.http_tables import (
+from lookup_hints.cli.import_http_tables import (
     CURSOR,
     HOLE,
     OFFSET,

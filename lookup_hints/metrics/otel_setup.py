@@ -12,7 +12,7 @@ from lookup_hints.metrics.task_recorder import UNOBSERVED, RequestObserver
 from lookup_hints.spec import LookupName
 
 if TYPE_CHECKING:
-    from lookup_hints.metrics.otel import Sending
+    from lookup_hints.metrics.otel_export import Sending
 
 _OTLP = "otlp"
 _HTTP = "http/protobuf"
@@ -93,7 +93,7 @@ def sending_of(environment: Mapping[str, str]) -> Sending | None:
     if not wanted:
         return None
     try:
-        from lookup_hints.metrics.otel import Sending
+        from lookup_hints.metrics.otel_export import Sending
 
         return Sending(wanted)
     except ModuleNotFoundError:

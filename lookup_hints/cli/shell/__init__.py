@@ -1,1 +1,0 @@
-"""``lookup-hints shell``: a prompt at which statements are typed, completed, run and cancelled."""
