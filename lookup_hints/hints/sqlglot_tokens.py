@@ -91,7 +91,8 @@ class _Tokens:
         if piece.kind is Kind.QUOTED:
             return self._add(TokenType.IDENTIFIER, at, text=piece.name)
         if piece.kind is Kind.STRING:
-            return self._add(_string_type(piece), at, text=piece.value)
+            kind = TokenType.RAW_STRING if piece.text[0] in "rR" else TokenType.STRING
+            return self._add(kind, at, text=piece.value)
         if piece.kind is Kind.NUMBER:
             return self._number(at)
         if piece.kind is Kind.WORD:
@@ -119,14 +120,10 @@ class _Tokens:
         return before is not None and before.token_type in _BEFORE_HINT
 
     def _word(self, at: int) -> int:
-        piece, after = self._pieces[at], self._next(at)
-        if (
-            after is not None
-            and after.kind is Kind.STRING
-            and after.start == piece.end
-            and piece.text in "xX"
-        ):
-            return self._add(TokenType.HEX_STRING, at, after=at + 2, text=after.value)
+        piece = self._pieces[at]
+        for after in self._pieces[at + 1 : at + 2] if piece.text in "xX" else ():
+            if after.kind is Kind.STRING and after.start == piece.end:
+                return self._add(TokenType.HEX_STRING, at, after=at + 2, text=after.value)
         for count in range(_WORDS.get(piece.text.upper(), 1), 1, -1):
             phrase = self._pieces[at : at + count]
             keyword = " ".join(each.text.upper() for each in phrase)
@@ -141,9 +138,8 @@ class _Tokens:
         """What stands behind the word of a command, up to a semicolon, as one string."""
         if len(self.tokens) > 1 and self.tokens[-2].token_type not in _BEFORE_COMMAND:
             return at
-        end = next(
-            (i for i in range(at, len(self._pieces)) if self._pieces[i].is_symbol(";")), len(self._pieces)
-        )
+        count = len(self._pieces)
+        end = next((i for i in range(at, count) if self._pieces[i].is_symbol(";")), count)
         if end > at:
             start, stop = self._pieces[at].start, self._pieces[end - 1].end
             self._append(TokenType.STRING, start, stop, self.text[start:stop])
@@ -176,9 +172,6 @@ class _Tokens:
             if piece.kind is not Kind.SYMBOL or piece.start != self._pieces[index - 1].end:
                 return
             yield index, piece
-
-    def _next(self, at: int) -> Piece | None:
-        return self._pieces[at + 1] if at + 1 < len(self._pieces) else None
 
     def _add(self, kind: TokenType, at: int, *, after: int | None = None, text: str | None = None) -> int:
         after = at + 1 if after is None else after
@@ -213,7 +206,3 @@ class _HintTokens(_Tokens):
         if self._pieces[at].is_symbol(";"):
             return self._add(TokenType.UNKNOWN, at)
         return super()._symbol(at)
-
-
-def _string_type(piece: Piece) -> TokenType:
-    return TokenType.RAW_STRING if piece.text[0] in "rR" else TokenType.STRING

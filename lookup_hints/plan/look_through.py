@@ -57,7 +57,11 @@ class ViewResolver:
         self._found: dict[Relation, LookThrough | None] = {}
 
     def uses(self) -> tuple[LookupUse, ...]:
-        placed = self._statement.uses_as(self._virtual)
+        def virtual(relation: Relation) -> LookupTable | None:
+            through = self.through(relation)
+            return None if through is None else through.table
+
+        placed = self._statement.uses_as(virtual)
         return tuple(replace(use, through=self.through(use.relation)) for use in placed)
 
     def of_query(self, query: Query) -> LookThrough | None:
@@ -73,10 +77,6 @@ class ViewResolver:
         if relation not in self._found:
             self._found[relation] = self._through(relation)
         return self._found[relation]
-
-    def _virtual(self, relation: Relation) -> LookupTable | None:
-        through = self.through(relation)
-        return None if through is None else through.table
 
     def _through(self, relation: Relation) -> LookThrough | None:
         if relation.lateral or not relation.plain:
@@ -159,7 +159,10 @@ class _Inside:
     def expression(self, part: Cut) -> Expression | None:
         """The expression at ``part`` over the lookup table's own columns, or None where that is in doubt."""
         tree = self._statement.expression(part)
-        if tree is None or not _is_plain(tree) or not all(map(self._has, tree.find_all(exp.Column))):
+        if tree is None or not all(map(_is_plain, tree.walk())):
+            return None
+        columns = tree.find_all(exp.Column)
+        if any(isinstance(each.this, exp.Star) or self._names.column(each) is None for each in columns):
             return None
         parts: list[str | TableColumn] = []
         at, text = part.start, self._statement.text
@@ -169,14 +172,12 @@ class _Inside:
         parts.append(text[at : part.end])
         return Expression(tuple(each for each in parts if each != "")).with_columns(self._below)
 
-    def _has(self, column: exp.Column) -> bool:
-        return not isinstance(column.this, exp.Star) and self._names.column(column) is not None
-
     def _star(self, part: Cut) -> list[tuple[str, Expression]] | None:
         """The columns of ``*``, ``c.*`` or ``* EXCEPT (...)``; None for anything else."""
         tokens = self._statement.tokens
         at, last = tokens.indices(part)
-        if tokens.is_symbol(at + 1, ".") and tokens.is_symbol(at + 2, "*") and self._is_alias(at):
+        is_qualified = tokens.is_symbol(at + 1, ".") and tokens.is_symbol(at + 2, "*")
+        if is_qualified and tokens.names(at, self._names.alias):
             at += 2
         if not tokens.is_symbol(at, "*"):
             return None
@@ -200,10 +201,6 @@ class _Inside:
             return None
         return {name for name in own if name is not None}
 
-    def _is_alias(self, index: int) -> bool:
-        piece = self._statement.pieces[index]
-        return piece.is_name and piece.name.lower() == self._names.alias.lower()
-
     def _item(self, part: Cut) -> list[tuple[str, Expression]] | None:
         tokens, tree = self._statement.tokens, self._statement.expression(part)
         last = tokens.index_at(part.end - 1)
@@ -217,12 +214,11 @@ class _Inside:
         elif not isinstance(tree, exp.Column):
             return None  # Spark names it after its expression.
         found = self.expression(part)
-        if found is None or (not isinstance(tree, exp.Alias) and not self._is_column(tree)):
+        if found is None or (
+            isinstance(tree, exp.Column) and len(tree.parts) > self._names.qualifier_length(tree) + 1
+        ):
             return None
         return [(name, found)]
-
-    def _is_column(self, tree: exp.Expr) -> bool:
-        return isinstance(tree, exp.Column) and len(tree.parts) == self._names.qualifier_length(tree) + 1
 
 
 def _shown(through: LookThrough | None, shown: str) -> LookThrough | None:
@@ -258,12 +254,8 @@ def select_items(statement: Statement, block: Block) -> list[Cut]:
     return statement.tokens.parts(first, last)
 
 
-def _is_plain(tree: exp.Expr) -> bool:
+def _is_plain(node: exp.Expr) -> bool:
     """Whether it is computed from one row, the same each time, by Spark alone."""
-    return all(_is_known(node) for node in tree.walk())
-
-
-def _is_known(node: exp.Expr) -> bool:
     if isinstance(node, exp.Func) and not isinstance(node, (exp.And, exp.Or)):
         return isinstance(node, _FUNCTIONS)
     return isinstance(node, (*_OTHERS, exp.Binary))

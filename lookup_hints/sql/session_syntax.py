@@ -24,13 +24,8 @@ def with_variables(text: str, value_of: Callable[[str], str | None]) -> str:
     >>> with_variables("SELECT ${n} FROM t", {"${n}": "1"}.get)
     'SELECT 1 FROM t'
     """
-    secret = [
-        cut
-        for found in _option_lists(text)
-        for piece in found
-        for cut in (Cut(piece.start, piece.end),)
-        if piece.kind in (Kind.STRING, Kind.UNCLOSED)
-    ]
+    listed = (piece for found in _option_lists(text) for piece in found)
+    secret = [Cut(each.start, each.end) for each in listed if each.kind in (Kind.STRING, Kind.UNCLOSED)]
 
     def value(match: re.Match[str]) -> str:
         at = Cut(match.start(), match.end())

@@ -203,11 +203,8 @@ def read_statement(
     if setting is not None:
         return Setting(*setting)
     inner = explained(text)
-    return SparkStatement(_first_words(text)) if inner is None else Explain(*inner)
-
-
-def _first_words(text: str) -> tuple[str, ...]:
-    return tuple(piece.text.upper() for piece in code(pieces(text))[:5])
+    words = (piece.text.upper() for piece in code(pieces(text))[:5])
+    return SparkStatement(tuple(words)) if inner is None else Explain(*inner)
 
 
 def gives_text(statement: Statement) -> bool:
@@ -229,7 +226,8 @@ def check_first_word(text: str) -> str | None:
         QueryError: it is nearly a word that does: ``SELEC``.
     """
     found = code(pieces(text))
-    if not found or found[0].kind is not Kind.WORD or _is_label(found):
+    is_label = len(found) > 1 and found[1].is_symbol(":")
+    if not found or found[0].kind is not Kind.WORD or is_label:
         return None
     word = found[0].text.upper()
     if word in FIRST_WORDS:
@@ -239,10 +237,6 @@ def check_first_word(text: str) -> str | None:
         at = Span(text, found[0].start, found[0].end)
         raise QueryError(Problem(f"No statement begins with {word}.", at, f"Did you mean {near[0]}?"))
     return f"not checked: no statement of Spark's own begins with {word}"
-
-
-def _is_label(found: list[Piece]) -> bool:
-    return len(found) > 1 and found[1].is_symbol(":")
 
 
 def parameters(text: str) -> list[tuple[str, Span]]:

@@ -66,7 +66,8 @@ def read_script(path_or_text: str | os.PathLike[str]) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise QueryError(Problem(f"There is no file {str(path)!r}.", tip=_neighbour(path))) from None
+        tip = nearest(path.name, sorted(other.name for other in path.parent.glob("*.sql")))
+        raise QueryError(Problem(f"There is no file {str(path)!r}.", tip=tip)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise QueryError(Problem(f"The file {str(path)!r} cannot be read: {error}.")) from error
 
@@ -203,10 +204,6 @@ def _is_path(text: str) -> bool:
         return Path(text).is_file()
     except OSError:  # longer than the system allows for a name
         return False
-
-
-def _neighbour(path: Path) -> str:
-    return nearest(path.name, sorted(other.name for other in path.parent.glob("*.sql")))
 
 
 _INTEGER = re.compile(r"[+-]?\d+")

@@ -124,7 +124,7 @@ def build_connector(table: LookupTable) -> Connector:
     """The connector of ``table``, its options checked as far as they can be without connecting."""
     kind = connector_class(table.connector)
     _refuse_unknown(table, kind.OPTIONS)
-    table.check((*kind.OPTIONS, *_table_options()))
+    table.check((*kind.OPTIONS, *(option for option in LOOKUP_OPTIONS if Place.TABLE in option.places)))
     for column in table.schema:
         sql_type(column.type)
     connector = kind(table)
@@ -141,10 +141,6 @@ def build_connector(table: LookupTable) -> Connector:
 def secret_keys(table: LookupTable) -> set[str]:
     """Names of the options of ``table`` whose values are never shown."""
     return hidden_keys(table.options, connector_class(table.connector).OPTIONS)
-
-
-def _table_options() -> tuple[Option, ...]:
-    return tuple(option for option in LOOKUP_OPTIONS if Place.TABLE in option.places)
 
 
 def _refuse_unknown(table: LookupTable, own: tuple[Option, ...]) -> None:

@@ -161,7 +161,8 @@ def budget_of(limits: ClusterLimits, cluster: Cluster, *, table: str, name: str,
     """
     executors, tasks = cluster.executors, cluster.tasks
     if limits.given and executors is None and tasks is None:
-        raise _unknown(limits, "executors", table)
+        what = "is split over the executors that run at once, and Spark's configuration does not say how many"
+        raise OptionError(Problem(f"table {table}: {next(iter(limits.given))!r} {what}.", tip=_TIP))
     _check_there_is_one_for_each(limits.concurrency, cluster, table)
     # Where the executors are not known, there are no more of them than tasks.
     parts = executors or tasks or 1
@@ -210,11 +211,6 @@ def _parts(of_executor: float | None, of_task: float | None, unit: str, cluster:
         f"{of_executor:g}{unit} for each of {cluster.executors} executors, shared by their tasks;"
         f" {alone} for each task where an executor can write no file"
     )
-
-
-def _unknown(limits: ClusterLimits, of_what: str, table: str) -> OptionError:
-    what = f"is split over the {of_what} that run at once, and Spark's configuration does not say how many"
-    return OptionError(Problem(f"table {table}: {next(iter(limits.given))!r} {what}.", tip=_TIP))
 
 
 def _check_there_is_one_for_each(concurrency: int | None, cluster: Cluster, table: str) -> None:

@@ -90,6 +90,7 @@ class _Given:
 
     values: Mapping[str, InForce]
     hint: LookupHint | None
+    table: LookupTable
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key].value
@@ -104,6 +105,14 @@ class _Given:
             return None
         places = [self.hint.places[key] for key in keys if key in self.hint.places]
         return places[0] if places else self.hint.at
+
+    def problem(self, message: str, *keys: str, tip: str = "") -> Problem:
+        """What is wrong with options: by its place in the hint, or else by the table."""
+        owner = f"table {self.table.name}: " if self.hint is None else ""
+        return Problem(f"{owner}{message}", self.at(*keys), tip)
+
+    def error(self, *problems: Problem) -> QueryError:
+        return OptionError(problems) if self.hint is None else HintError(problems)
 
 
 def choose(
@@ -122,18 +131,17 @@ def choose(
     """
     given = _given(hint, connector.table, conf)
     asynchronous, reason = _runner(given, connector)
-    retry = _retry(given, connector.table, predicates)
+    retry = _retry(given, predicates)
     limit = connector.keys_per_request()
     name, cluster = connector.table.name, cluster_of(conf, session_option("cluster-tasks", conf))
     shared = limits_of(connector, others)
     limits = _limits(shared, given["max-requests"])
     budget = budget_of(limits, cluster, table=name, name=given["budget"] or "", on_open=given["on-open"])
     _check_effect(given)
-    letters = _dead_letters(given, connector.table, conf, unwritable)
+    letters = _dead_letters(given, conf, unwritable)
     cache = None
     if given["cache"] == "partial":
-        changed = _changed(given, connector.table)
-        cache = replace(_partial_cache(given, connector.table), changed=changed)
+        cache = replace(_partial_cache(given), changed=_changed(given))
     settings = LookupSettings(
         asynchronous=asynchronous,
         capacity=min(given["capacity"], budget.concurrency or budget.task_concurrency or given["capacity"]),
@@ -162,7 +170,7 @@ def session_option(key: str, conf: Conf) -> Any:
 
 def _given(hint: LookupHint | None, table: LookupTable, conf: Conf) -> _Given:
     given = {Place.HINT: {} if hint is None else hint.options, Place.TABLE: options_of_table(table)}
-    return _Given({option.key: in_force(option, conf, given) for option in LOOKUP_OPTIONS}, hint)
+    return _Given({option.key: in_force(option, conf, given) for option in LOOKUP_OPTIONS}, hint, table)
 
 
 def options_of_table(table: LookupTable) -> dict[str, Any]:
@@ -220,20 +228,20 @@ def _runner(given: _Given, connector: Connector) -> tuple[bool, str]:
     return can_async, f"connector {name!r} can do {only} only"
 
 
-def _retry(given: _Given, table: LookupTable, predicates: Mapping[str, RowPredicate]) -> RetryPolicy:
+def _retry(given: _Given, predicates: Mapping[str, RowPredicate]) -> RetryPolicy:
     if given.hint is not None and given.hint.retry is not None:
         return given.hint.retry
     explicit = given.own(RETRY_KEYS)
     if not explicit:
         return RetryPolicy()
-    problems = [*_missing(given, table), *_misfits(given, table), *_unknown_predicates(given, predicates)]
+    problems = [*_missing(given), *_misfits(given), *_unknown_predicates(given, predicates)]
     if problems:
-        raise _error(given)(sorted(problems, key=lambda problem: problem.at.start if problem.at else 0))
+        raise given.error(*sorted(problems, key=lambda problem: problem.at.start if problem.at else 0))
     names: tuple[str, ...] = given["retry-predicate"]
     try:
         policy = RetryPolicy(_strategy(given))
     except ValueError as error:
-        raise _error(given)(Problem(f"{_owner(given, table)}{error}.", given.at(*explicit))) from None
+        raise given.error(given.problem(f"{error}.", *explicit)) from None
     for name in names:
         if name == _MISS:
             policy = policy.if_miss()
@@ -244,15 +252,7 @@ def _retry(given: _Given, table: LookupTable, predicates: Mapping[str, RowPredic
     return policy
 
 
-def _error(given: _Given) -> type[QueryError]:
-    return OptionError if given.hint is None else HintError
-
-
-def _owner(given: _Given, table: LookupTable) -> str:
-    return f"table {table.name}: " if given.hint is None else ""
-
-
-def _missing(given: _Given, table: LookupTable) -> list[Problem]:
+def _missing(given: _Given) -> list[Problem]:
     """Retry is all or nothing, as in FLIP-234: a predicate, a strategy, its wait, and the attempts."""
     wait = {None: (), "fixed_delay": ("fixed-delay",), "exponential_delay": ("initial-backoff",)}
     required = (
@@ -266,22 +266,19 @@ def _missing(given: _Given, table: LookupTable) -> list[Problem]:
         return []
     listed = ", ".join(repr(key) for key in missing)
     return [
-        Problem(
-            f"{_owner(given, table)}A retry also needs {listed}.",
-            given.at(*RETRY_KEYS),
-            "For example 'retry-predicate'='lookup_miss', 'retry-strategy'='fixed_delay',"
+        given.problem(
+            f"A retry also needs {listed}.",
+            *RETRY_KEYS,
+            tip="For example 'retry-predicate'='lookup_miss', 'retry-strategy'='fixed_delay',"
             " 'fixed-delay'='10s', 'max-attempts'='3'.",
         )
     ]
 
 
-def _misfits(given: _Given, table: LookupTable) -> list[Problem]:
+def _misfits(given: _Given) -> list[Problem]:
     strategy = given["retry-strategy"]
     return [
-        Problem(
-            f"{_owner(given, table)}{key!r} belongs to the strategy {other!r}, not to {strategy!r}.",
-            given.at(key),
-        )
+        given.problem(f"{key!r} belongs to the strategy {other!r}, not to {strategy!r}.", key)
         for other, keys in _STRATEGY_KEYS.items()
         if strategy not in (None, other)
         for key in given.own(keys)
@@ -313,26 +310,24 @@ def _strategy(given: _Given) -> RetryStrategy:
     )
 
 
-def _dead_letters(
-    given: _Given, table: LookupTable, conf: Conf, unwritable: Unwritable
-) -> DeadLetters | None:
+def _dead_letters(given: _Given, conf: Conf, unwritable: Unwritable) -> DeadLetters | None:
     if given["on-error"] != _DEAD_LETTER:
         return None
     folder, key = given["dead-letter.path"], "dead-letter.path"
     if folder is None:
-        raise _problem_of(
-            given,
-            table,
-            "'on-error' = 'dead-letter' needs a folder to write to.",
-            "on-error",
-            tip="Give 'dead-letter.path' = '/...' in the hint, 'lookup.dead-letter.path' in WITH, or SET"
-            " lookup.dead-letter.path = ....",
+        raise given.error(
+            given.problem(
+                "'on-error' = 'dead-letter' needs a folder to write to.",
+                "on-error",
+                tip="Give 'dead-letter.path' = '/...' in the hint, 'lookup.dead-letter.path' in WITH, or SET"
+                " lookup.dead-letter.path = ....",
+            )
         )
-    table.check_folder(folder, option=key)
+    given.table.check_folder(folder, option=key)
     why = unwritable(folder)
     if why is not None:
         message = f"Dead letters cannot be written to {folder}: {why.rstrip('.')}."
-        raise _problem_of(given, table, message, key, "on-error")
+        raise given.error(given.problem(message, key, "on-error"))
     return DeadLetters(folder, given["dead-letter.format"], conf("spark.app.id") or "")
 
 
@@ -358,7 +353,7 @@ def _effect_notes(given: _Given) -> list[str]:
 
 def cache_of(table: LookupTable, conf: Conf) -> PartialCache:
     """How answers of ``table`` are remembered where that is wanted."""
-    return _partial_cache(_given(None, table, conf), table)
+    return _partial_cache(_given(None, table, conf))
 
 
 def whole_of(connector: Connector, conf: Conf) -> FullCache | None:
@@ -367,16 +362,16 @@ def whole_of(connector: Connector, conf: Conf) -> FullCache | None:
     return _full_cache(given, connector) if given["cache"] == "full" else None
 
 
-def _changed(given: _Given, table: LookupTable) -> ChangedColumn | None:
-    column = changed_column_of(table)
+def _changed(given: _Given) -> ChangedColumn | None:
+    column = changed_column_of(given.table)
     return None if column is None else ChangedColumn(column, given["cache.check-interval"])
 
 
-def _partial_cache(given: _Given, table: LookupTable) -> PartialCache:
+def _partial_cache(given: _Given) -> PartialCache:
     ttl, missing_ttl = given["partial-cache.expire-after-write"], given["partial-cache.missing-ttl"]
     if missing_ttl is None:
         missing_ttl = min(ttl / 10, _LONGEST_MISSING)
-    versions = versions_of(table)
+    versions = versions_of(given.table)
     return PartialCache(
         expire_after_write=ttl,
         expire_after_access=given["partial-cache.expire-after-access"],
@@ -395,21 +390,20 @@ def _full_cache(given: _Given, connector: Connector) -> FullCache:
     Raises:
         QueryError: it cannot be read, or the options say not when to read it again.
     """
-    table = connector.table
     why = _why_not_whole(given, connector)
     if why:
         message = f"'cache' = 'full' is not possible here: {why}."
         tip = "Write 'partial': it keeps the answers to keys that were asked."
-        raise _problem_of(given, table, message, "cache", tip=tip)
+        raise given.error(given.problem(message, "cache", tip=tip))
     strategy = given["full-cache.reload-strategy"]
     for key in given.own(_RELOAD_KEYS["timed" if strategy == "periodic" else "periodic"]):
         message = f"'lookup.{key}' has no effect where 'lookup.full-cache.reload-strategy' is '{strategy}'."
-        raise _problem_of(given, table, message, "cache", tip="Leave it out, or write the other strategy.")
+        raise given.error(given.problem(message, "cache", tip="Leave it out, or write the other strategy."))
     return FullCache(
-        reload=_reload(given, table),
+        reload=_reload(given),
         keeps_old=given["full-cache.on-reload-failure"] == "keep",
         max_bytes=given["full-cache.max-bytes"],
-        changed=_changed(given, table),
+        changed=_changed(given),
     )
 
 
@@ -422,7 +416,7 @@ def _why_not_whole(given: _Given, connector: Connector) -> str:
     return "'lookup.on-scan' = 'error' forbids to read the table" if is_guarded else ""
 
 
-def _reload(given: _Given, table: LookupTable) -> PeriodicReload | DailyReload:
+def _reload(given: _Given) -> PeriodicReload | DailyReload:
     strategy = given["full-cache.reload-strategy"]
     needed, example = {
         "periodic": ("full-cache.periodic-reload.interval", "10 min"),
@@ -431,7 +425,7 @@ def _reload(given: _Given, table: LookupTable) -> PeriodicReload | DailyReload:
     if given[needed] is None:
         message = f"'cache' = 'full' with the reload strategy '{strategy}' needs 'lookup.{needed}'."
         tip = f"For example 'lookup.{needed}' = '{example}' in WITH."
-        raise _problem_of(given, table, message, "cache", tip=tip)
+        raise given.error(given.problem(message, "cache", tip=tip))
     if strategy == "timed":
         return DailyReload(given[needed], given["full-cache.timed-reload.interval-in-days"])
     is_rate = given["full-cache.periodic-reload.schedule-mode"] == "fixed_rate"
@@ -447,10 +441,6 @@ def _vain(given: _Given) -> Iterator[str]:
 def _at_place(given: _Given) -> str:
     source = given.values["on-error"].source
     return f" ({source.value})" if source else ", its default"
-
-
-def _problem_of(given: _Given, table: LookupTable, message: str, *keys: str, tip: str = "") -> QueryError:
-    return _error(given)(Problem(f"{_owner(given, table)}{message}", given.at(*keys), tip))
 
 
 def _limit_notes(given: _Given, limit: int | None) -> list[str]:

@@ -172,7 +172,10 @@ def _alternatives(facts: Facts, use: LookupUse) -> list[_Alternative]:
     """What WHERE says of the columns that are asked by: those of the primary key alone where it has them."""
     if use.relation not in facts.shown_scope(use.block).relations or not use.may_be_narrowed:
         return [{}]
-    names, askable = facts.names(use), facts.askable(use) - _inexact(use)
+    names = facts.names(use)
+    # Two floating point numbers may be equal and look different.
+    inexact = {column.name for column in use.table.schema if pa.types.is_floating(column.type)}
+    askable = facts.askable(use) - inexact
     conditions = facts.statement.once(where_of, use.block)
     found = (_said_by(facts.statement, each, names) for each in conditions)
     every = [_only(each, askable) for each in found if each]
@@ -184,11 +187,6 @@ def _alternatives(facts: Facts, use: LookupUse) -> list[_Alternative]:
 
 def _only(every: Sequence[_Alternative], columns: frozenset[str]) -> list[_Alternative]:
     return [{column: value for column, value in each.items() if column in columns} for each in every]
-
-
-def _inexact(use: LookupUse) -> frozenset[str]:
-    """The columns of floating point numbers, two of which may be equal and look different."""
-    return frozenset(column.name for column in use.table.schema if pa.types.is_floating(column.type))
 
 
 def _key(facts: Facts, column: str, listed: Sequence[Cut]) -> KeyEquality:
@@ -241,18 +239,13 @@ def _of_branches(statement: Statement, conjunct: Conjunct, names: ColumnNames) -
     if len(branches) < 2:
         return None
     for branch in branches:
-        inside = _of_branch(statement, branch, names)
+        said = (_said_by(statement, each, names) for each in known_conjuncts(statement, branch) or ())
+        inside = [one for one in _combined(filter(None, said)) if one]
         if not inside:
             return None
         found += inside
     shared = set(found[0]).intersection(*found[1:])
     return [{column: each[column] for column in shared} for each in found] if shared else None
-
-
-def _of_branch(statement: Statement, branch: Cut, names: ColumnNames) -> list[_Alternative]:
-    inside = known_conjuncts(statement, branch) or ()
-    each = [_said_by(statement, conjunct, names) for conjunct in inside]
-    return [one for one in _combined(filter(None, each)) if one]
 
 
 def _listed(
@@ -278,7 +271,9 @@ def _listed(
         return [{columns[0]: value} for value in values]
     tuples = [list(_inside(statement, value)) for value in values]
     # Spark takes NULLs in tuples for equal, for which nothing can be asked.
-    is_whole = all(len(each) == len(columns) and not _holds_null(statement, each) for each in tuples)
+    kinds = [{_kind(statement.expression(value)) for value in each} for each in tuples]
+    is_whole = all(len(each) == len(columns) for each in tuples)
+    is_whole = is_whole and not any(each & {None, "null", "parameter"} for each in kinds)
     return [dict(zip(columns, each, strict=True)) for each in tuples] if is_whole else None
 
 
@@ -295,10 +290,6 @@ def _inside(statement: Statement, value: Cut) -> Iterator[Cut]:
     first, last = tokens.indices(value)
     if tokens.is_symbol(first, "(") and tokens.closing(first) == last:
         yield from tokens.parts(first + 1, last - 1)
-
-
-def _holds_null(statement: Statement, values: Iterable[Cut]) -> bool:
-    return any(_kind(statement.expression(each)) in (None, "null", "parameter") for each in values)
 
 
 def _kind(tree: exp.Expr | None) -> str | None:

@@ -181,7 +181,9 @@ def _keys(
     """``left`` with the columns that the query gives, or None where it gives anything else."""
     assert use.block.source is not None
     listed = select_items(statement, use.block)
-    columns = [_column(statement, part, names) for part in listed]
+    trees = [statement.expression(part) for part in listed]
+    items = [tree.this if isinstance(tree, exp.Alias) else tree for tree in trees]
+    columns = [bare_column(tree, names) if isinstance(tree, exp.Column) else None for tree in items]
     if len(listed) == 1 and _is_star(statement, listed[0], use):
         columns = list(use.table.schema.names)
     lefts = [left]
@@ -209,12 +211,6 @@ def _is_star(statement: Statement, part: Cut, use: LookupUse) -> bool:
     if not isinstance(star, exp.Star) or any(star.args.values()):
         return False
     return not is_qualified or (isinstance(tree, exp.Column) and tree.table.lower() == use.alias.lower())
-
-
-def _column(statement: Statement, part: Cut, names: ColumnNames) -> str | None:
-    tree = statement.expression(part)
-    tree = tree.this if isinstance(tree, exp.Alias) else tree
-    return bare_column(tree, names) if isinstance(tree, exp.Column) else None
 
 
 def _is_not_null(statement: Statement, left: Cut, conditions: Iterable[Conjunct]) -> bool:

@@ -122,10 +122,8 @@ class NameScope:
             return self._known(parts[0]) or None
         having = self._having(parts[0])
         is_guess = having is not None and all(self._columns_of(each) is None for each in having)
-        return None if is_guess and len(parts) > 1 and self._names_outer(parts[0]) else having
-
-    def _names_outer(self, name: str) -> bool:
-        return any(self._inner.is_called(relation, name) for relation in self._outer)
+        is_outer = len(parts) > 1 and any(self._inner.is_called(each, parts[0]) for each in self._outer)
+        return None if is_guess and is_outer else having
 
     def _known(self, name: str) -> set[Relation]:
         return {

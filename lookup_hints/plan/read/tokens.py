@@ -20,8 +20,11 @@ _CLAUSE_WORDS = (
     *("OFFSET", "WINDOW", "QUALIFY", *SET_WORDS, "PIVOT", "UNPIVOT"),
     *("TABLESAMPLE", "SELECT", "INSERT", "ON", "USING"),
 )
-_UNITS = ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
-
+_UNITS = tuple(
+    f"{unit}{plural}"
+    for unit in ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+    for plural in ("", "S")
+)
 
 _TYPES_OF_TIME = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "DATE", "INTERVAL")
 """What may stand before a literal of time."""
@@ -65,6 +68,11 @@ class Tokens:
     def is_symbol(self, index: int, symbol: str) -> bool:
         """Whether the piece at ``index`` is there and is ``symbol``."""
         return 0 <= index < len(self.pieces) and self.pieces[index].is_symbol(symbol)
+
+    def names(self, index: int, name: str) -> bool:
+        """Whether the piece at ``index`` is there, and is ``name`` in any case, in backquotes or not."""
+        piece = self.after(index)
+        return piece is not None and piece.is_name and piece.name.lower() == name.lower()
 
     def places(self, text: str, first: int, last: int) -> Iterator[int]:
         """Indices from ``first`` to ``last`` of the pieces ``text``, in any case, in backquotes or not."""
@@ -182,9 +190,11 @@ class Tokens:
     def operand_end(self, index: int) -> int:
         """Index of the last piece of the value expression that begins at ``index``."""
         at = min(index, len(self.pieces) - 1)
-        if self.is_word(at, *_TYPES_OF_TIME) and self._is_literal(at + 1):
+        literal = self.after(at + 1)
+        is_literal = literal is not None and literal.kind in (Kind.STRING, Kind.NUMBER)
+        if self.is_word(at, *_TYPES_OF_TIME) and is_literal:
             at += 1
-            while self.is_word(at - 1, "INTERVAL") and self._is_unit(at + 1):
+            while self.is_word(at - 1, "INTERVAL") and self.is_word(at + 1, *_UNITS):
                 at += 1
         elif self.is_symbol(at, "("):
             at = self.closing(at)
@@ -197,13 +207,6 @@ class Tokens:
         if following is not None and following.text in ("+", "-", "*", "/") and self.after(at + 2):
             return self.operand_end(at + 2)
         return at
-
-    def _is_literal(self, index: int) -> bool:
-        piece = self.after(index)
-        return piece is not None and piece.kind in (Kind.STRING, Kind.NUMBER)
-
-    def _is_unit(self, index: int) -> bool:
-        return self.is_word(index, *_UNITS, *(unit + "S" for unit in _UNITS))
 
 
 def _depths(found: Sequence[Piece]) -> list[int]:

@@ -32,7 +32,8 @@ def from_edits(rewrite: Rewrite, block: Block, joins: Sequence[LookupJoin]) -> I
     source = block.source
     if source is None:
         return
-    behind = tuple(part for join in joins for part in _behind(rewrite, join))
+    texts = [join.form.behind_from(join, rewrite.statement, rewrite.numbers) for join in joins]
+    behind = tuple(part for text in texts if text for part in (" ", *text))
     views = [join for join in joins if isinstance(join.form, FromForm) and not join.use.around]
     if views:
         _refuse_using_behind_comma(rewrite, block, views[0])
@@ -47,11 +48,6 @@ def from_edits(rewrite: Rewrite, block: Block, joins: Sequence[LookupJoin]) -> I
     if behind:
         end = rewrite.end(max(source.last, block.views_last))
         yield Edit(Cut(end, end), behind)
-
-
-def _behind(rewrite: Rewrite, join: LookupJoin) -> Text:
-    text = join.form.behind_from(join, rewrite.statement, rewrite.numbers)
-    return (" ", *text) if text else ()
 
 
 def _refuse_using_behind_comma(rewrite: Rewrite, block: Block, join: LookupJoin) -> None:
@@ -105,17 +101,12 @@ def _rebuilt(rewrite: Rewrite, block: Block, chains: Sequence[Chain]) -> Text:
         groups = _with_chain(rewrite, groups, chain)
     order = [rewrite.seen(relation) for chain in chains for relation in chain.shown]
     only = groups[0] if len(groups) == 1 else None
-    if only is not None and not (only.must_be_packed or _shows_order(rewrite, only, order, block)):
-        rewrite.hidden[block] = only.hidden
-        return (*only.parts, *rewrite.views(only.views))
+    if only is not None and not only.must_be_packed:
+        is_in_order = not only.reordered and only.relations == [visible.relation for visible in order]
+        if is_in_order or not _order_is_seen(rewrite, block):
+            rewrite.hidden[block] = only.hidden
+            return (*only.parts, *rewrite.views(only.views))
     return _in_order(rewrite, groups, order, block)
-
-
-def _shows_order(rewrite: Rewrite, built: FromPart, order: list[Visible], block: Block) -> bool:
-    """Whether the order of relations matters and is not the user's."""
-    if not built.reordered and built.relations == [visible.relation for visible in order]:
-        return False
-    return _order_is_seen(rewrite, block)
 
 
 def _order_is_seen(rewrite: Rewrite, block: Block) -> bool:
@@ -149,13 +140,8 @@ def _waiting(rewrite: Rewrite, chain: Chain) -> LookupJoin | None:
 
 def _leans(rewrite: Rewrite, chain: Chain) -> bool:
     """Whether the chain must be written behind all before it, in one derived table where it needs one."""
-    return chain.head.lateral or bool(_needed(rewrite, chain))
-
-
-def _needed(rewrite: Rewrite, chain: Chain) -> frozenset[Relation]:
-    """What the lookup joins of the chain name from before the comma."""
-    needs = (join.needs for join in rewrite.views_in(chain) if not form_of(join).waits)
-    return frozenset[Relation]().union(*needs)
+    names_before = any(join.needs for join in rewrite.views_in(chain) if not form_of(join).waits)
+    return chain.head.lateral or names_before
 
 
 def _with_chain(rewrite: Rewrite, groups: list[FromPart], chain: Chain) -> list[FromPart]:

@@ -27,7 +27,8 @@ def lateral_view(statement: Statement, join: LookupJoin, number: int) -> Text:
         return ("LATERAL VIEW inline(", *_kept_or_not(join, "struct()"), f") `__lookup_semi_{number}`")
     names = _given_names(join)
     renamed = f" AS {names}" if names else ""
-    return (f"LATERAL VIEW {_outer(join)}inline(", *_rows(join), ") ", _alias(statement, join), renamed)
+    outer = "OUTER " if join.kind == "LEFT" and not _drops_rows(join) else ""
+    return (f"LATERAL VIEW {outer}inline(", *_rows(join), ") ", _alias(statement, join), renamed)
 
 
 def source_query(statement: Statement, join: LookupJoin, keys: Text = ()) -> Text:
@@ -111,10 +112,6 @@ def _given_names(join: LookupJoin) -> str:
     if not (join.is_renamed or is_shared):
         return ""
     return ", ".join(visible_name(join, column) for column in join.columns)
-
-
-def _outer(join: LookupJoin) -> str:
-    return "OUTER " if join.kind == "LEFT" and not _drops_rows(join) else ""
 
 
 def _drops_rows(join: LookupJoin) -> bool:

@@ -124,7 +124,9 @@ def _unmerged(rewrite: Rewrite, built: FromPart) -> Iterator[Merged]:
     for step in built.using:
         if not step.hides_right:
             right, alias = _named_right(rewrite, built, step)
-            columns = _columns(rewrite, right, step)
+            spelled = {name.lower(): name for name in rewrite.analysis.columns_of(right) or ()}
+            given = (rewrite.statement.pieces[at].name for at in step.using)
+            columns = tuple(spelled.get(name.lower(), name) for name in given)
             private = {name: private_name(name) for name in columns}
             left = tuple(built.relations[: built.relations.index(right)])
             yield Merged(join, step, alias, left, columns, private, own=(built.first, last))
@@ -139,12 +141,6 @@ def _named_right(rewrite: Rewrite, built: FromPart, step: Step) -> tuple[Relatio
         refuse_using(rewrite, built)
     assert right is not None and alias is not None  # noqa: PT018 (refused above)
     return right, alias
-
-
-def _columns(rewrite: Rewrite, right: Relation, step: Step) -> tuple[str, ...]:
-    spelled = {name.lower(): name for name in rewrite.analysis.columns_of(right) or ()}
-    given = (rewrite.statement.pieces[at].name for at in step.using)
-    return tuple(spelled.get(name.lower(), name) for name in given)
 
 
 def refuse_using(rewrite: Rewrite, built: FromPart) -> None:

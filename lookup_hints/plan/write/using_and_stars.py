@@ -236,10 +236,8 @@ def qualified_names(statement: Statement, block: Block, alias: str) -> Iterator[
     """Indices of what stands behind ``alias.`` in the block."""
     tokens = statement.tokens
     for index in range(block.first + 2, block.last + 1):
-        qualifier = tokens.pieces[index - 2]
         is_qualified = tokens.is_symbol(index - 1, ".") and not tokens.is_symbol(index - 3, ".")
-        is_named = is_qualified and qualifier.is_name and qualifier.name.lower() == alias.lower()
-        if is_named and not _is_hidden(statement, block, index, alias):
+        if is_qualified and tokens.names(index - 2, alias) and not _is_hidden(statement, block, index, alias):
             yield index
 
 
@@ -356,17 +354,14 @@ def _shown_first(
         alias = (analysis.statement.alias_of(relation) or "").lower()
         own = of_right.get(alias)
         names = order.first_of(relation)
-        if own is None and (relation not in on_the_left or names == _natural(analysis, relation, len(names))):
+        in_place = tuple(analysis.columns_of(relation) or ())[: len(names)]
+        if own is None and (relation not in on_the_left or names == in_place):
             continue
         private = own.private if own is not None else {}
         found[alias] = {
             name.lower(): _SharedColumn(name, private.get(name, quoted(name)), own) for name in names
         }
     return found
-
-
-def _natural(analysis: Analysis, relation: Relation, count: int) -> tuple[str, ...]:
-    return tuple(analysis.columns_of(relation) or ())[:count]
 
 
 def _qualified_stars(
