@@ -50,26 +50,22 @@ class ColumnNames:
         """
         parts = [part.name for part in reference.parts]
         if len(parts) > 1 and self._same(parts[0], self.alias):
-            return self._find(parts[1])
+            return self.own_name(parts[1])
         if len(parts) > 1 and self.is_other(parts[0]):
             return None
-        return self._find(parts[0])
+        return self.own_name(parts[0])
 
     def qualifier_length(self, reference: exp.Column) -> int:
         """How many parts of ``reference`` stand before the dimension column's own name."""
         parts = [part.name for part in reference.parts]
         return 1 if len(parts) > 1 and self._same(parts[0], self.alias) else 0
 
-    def own_name(self, name: str) -> str | None:
-        """The dimension column (by the table's own name) that the query calls ``name``, or None."""
-        return self._find(name)
-
     def is_other(self, name: str) -> bool:
         """Whether ``name`` is that of another relation of the block."""
         return self.aliases.get(self._folded(name), 0) > self._same(name, self.alias)
 
-    def _find(self, name: str) -> str | None:
-        """The column that the query calls ``name``: its own name, or the one an alias list gives it."""
+    def own_name(self, name: str) -> str | None:
+        """The dimension column (by the table's own name) that the query calls ``name``, or None."""
         return self._own_names.get(self._folded(name))
 
     @cached_property
@@ -170,8 +166,12 @@ def sorted_conditions(
     left_only: list[Conjunct] = []
     for conjunct in candidates:
         equality = key_equality(statement, conjunct, names)
-        if equality is not None and equality.column in askable and _is_new(equality, keys):
-            previous = keys.get(equality.column)
+        previous = None if equality is None else keys.get(equality.column)
+        # The first equality of a column is its key, but any before a constant.
+        is_first = equality is not None and (
+            previous is None or (previous.constant and not equality.constant)
+        )
+        if equality is not None and is_first and equality.column in askable:
             if previous is not None and not previous.kept:
                 residual.append(_whole(statement, previous))
             keys[equality.column] = equality
@@ -208,12 +208,6 @@ def chosen_keys(
     if primary_key and by_column.keys() >= primary_key and not any(key.shared for key in in_table_order):
         in_table_order = [key for key in in_table_order if key.column in primary_key | always]
     return tuple(in_table_order)
-
-
-def _is_new(equality: KeyEquality, keys: dict[str, KeyEquality]) -> bool:
-    """Whether the equality becomes the key of its column: the first one, but any before a constant."""
-    previous = keys.get(equality.column)
-    return previous is None or (previous.constant and not equality.constant)
 
 
 def _whole(statement: Statement, key: KeyEquality) -> Conjunct:

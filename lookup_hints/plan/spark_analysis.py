@@ -18,7 +18,6 @@ from lookup_hints.plan.key_conditions import KeyEquality
 from lookup_hints.plan.read.lookup_use import LookupUse
 from lookup_hints.plan.read.query_blocks import Block, Cte, Level, Relation, Shape
 from lookup_hints.plan.read.statement import Statement
-from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import quoted, text_value
 from lookup_hints.sql.text_edits import Cut, Edit, Fragment, original_offset, spliced
@@ -138,26 +137,25 @@ class Analysis:
         if self._analyse is None or relation.lateral:
             return None
         if relation not in self._columns:
-            levels, rows = self._levels(relation), self._text(self._place(relation))
-            self._columns[relation] = self._names(self._beneath(levels, f"SELECT * FROM {rows}"))  # noqa: S608
+            self._columns[relation] = self._columns_asked("*", relation)
         return self._columns[relation]
+
+    def _columns_asked(self, wanted: str, relation: Relation, alias: str = "") -> tuple[str, ...] | None:
+        """The names of what ``SELECT wanted FROM relation alias`` gives; None where Spark refuses it."""
+        rows = self._text(self._place(relation))
+        return self._names(self._beneath(self._levels(relation), f"SELECT {wanted} FROM {rows}{alias}"))  # noqa: S608
 
     def has_hash(self, relation: Relation) -> bool:
         """Whether Spark can tell a hash of its rows; of maps it cannot."""
-        if relation.lateral:
-            return False
-        wanted = f"SELECT hash(*) FROM {self._text(self._place(relation))}"  # noqa: S608 (the user's own text)
-        return self._names(self._beneath(self._levels(relation), wanted)) is not None
+        return not relation.lateral and self._columns_asked("hash(*)", relation) is not None
 
     def has_hidden(self, relation: Relation, alias: str, name: str) -> bool:
         """Whether a relation has a column that ``*`` does not show, as files have ``_metadata``."""
         columns = self.columns_of(relation)
         if columns is None or name.lower() in map(str.lower, columns):
             return False
-        rows = self._text(self._place(relation))
         named = "" if relation.alias_at is not None or relation.shape is Shape.TABLE else f" AS {alias}"
-        wanted = f"SELECT {alias}.{quoted(name)} FROM {rows}{named}"  # noqa: S608 (the user's own text)
-        return self._names(self._beneath(self._levels(relation), wanted)) is not None
+        return self._columns_asked(f"{alias}.{quoted(name)}", relation, named) is not None
 
     def columns_of_cte(self, cte: Cte, block: Block) -> tuple[str, ...] | None:
         """The names of the columns of a CTE that ``block`` reads."""
@@ -411,7 +409,8 @@ def _stub(statement: Statement, use: LookupUse, condition: str = "false") -> Ite
     samples = [
         each for each in relation.extensions if tokens.is_word(tokens.index_at(each.start), "TABLESAMPLE")
     ]
-    rows = extended((f"({_stub_query(use.table, condition)})",), samples)
+    columns = (f"CAST(NULL AS {sql_type(each.type)}) AS {quoted(each.name)}" for each in use.table.schema)
+    rows = extended((f"(SELECT {', '.join(columns)} WHERE {condition})",), samples)
     yield Edit(at, (*rows, " AS ", alias_text(statement, relation)))
     yield from selected_instead(statement, use)
 
@@ -427,11 +426,6 @@ def guarded(statement: Statement, use: LookupUse) -> Iterator[Edit]:
     """The edits for a table in a CTE that nobody reads, as all its readers ask: to read it is an error."""
     message = text_value(f"{use.table.name} is asked by key, and not read here")
     yield from _stub(statement, use, f"raise_error({message}) IS NOT NULL")
-
-
-def _stub_query(table: LookupTable, condition: str) -> str:
-    columns = (f"CAST(NULL AS {sql_type(column.type)}) AS {quoted(column.name)}" for column in table.schema)
-    return f"SELECT {', '.join(columns)} WHERE {condition}"
 
 
 # --- places of Spark's errors -----------------------------------------------------------------------

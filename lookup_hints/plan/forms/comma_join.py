@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lookup_hints.plan.facts import Facts, Others
 from lookup_hints.plan.forms.join_graph import (
@@ -52,65 +52,60 @@ def comma_join(facts: Facts, use: LookupUse, others: Others) -> FoundJoin | None
     if is_by_primary_key(use, [each for each, _ in facts.where_equalities(use) if each.constant]):
         return None  # constants give one row, whatever stands beside it
     given = list(_given(facts, use, others, others.waiting))
-    best = next(_offers(facts, use, given, others.waiting), None)
-    at = facts.statement.tokens.place(use.relation)
+    joined = _joined_ones(facts, use, given, others.waiting)
+    if joined:
+        return joined[0]
     beside = [chain for chain in use.block.chains if chain is not use.chain]
-    if best is None and len(beside) == 1 and not others.waiting & set(beside[0].relations):
+    if len(beside) == 1 and not others.waiting & set(beside[0].relations):
         shown = frozenset(beside[0].shown)
-        alone = facts.join(CommaJoin(), use, "INNER", at, Conditions(()), needs=shown)
-        ranged = by_range(facts, alone, shown)
+        ranged = by_range(facts, _join(facts, use, (), shown), shown)
         if ranged is not None:
             return ranged
-    if best is None and facts.may_be_read(use):
-        return None
-    offer = best or _product(facts, use, given)
-    if offer is None:
-        return None
+    product = None if facts.may_be_read(use) else _product(facts, use, given)
+    return None if product is None else product.with_(notes=(MULTIPLIED,))
+
+
+def _join(facts: Facts, use: LookupUse, keys: tuple[KeyEquality, ...], needs: Together) -> FoundJoin:
     at = facts.statement.tokens.place(use.relation)
-    notes = () if best is not None else (MULTIPLIED,)
-    return facts.join(CommaJoin(), use, "INNER", at, Conditions(offer.keys), needs=offer.needs, notes=notes)
-
-
-@dataclass(frozen=True)
-class _Offer:
-    """Keys that WHERE gives, and the relations behind which they are known."""
-
-    keys: tuple[KeyEquality, ...]
-    needs: Together
+    return facts.join(CommaJoin(), use, "INNER", at, Conditions(keys), needs=needs)
 
 
 Given = tuple[KeyEquality, Referred]
 """An equality of WHERE, and what its left side names."""
 
 
-def _offers(facts: Facts, use: LookupUse, given: list[Given], waiting: set[Relation]) -> Iterator[_Offer]:
-    """The keys that relations give which are joined without ``use``: the primary key first, then the most."""
+def _joined_ones(facts: Facts, use: LookupUse, given: list[Given], waiting: set[Relation]) -> list[FoundJoin]:
+    """The joins with relations that are joined without ``use``: by primary key first, then by most keys."""
     chain_of = facts.once(_chain_of, use.block)
     named = {chain_of[each] for _, referred in given for each in referred.relations if each in chain_of}
     if len(named) < 2 and not (named and is_multiplied_by(facts, use, named)):
-        offer = _product(facts, use, given)
-        yield from () if offer is None else (offer,)
-        return
+        product = _product(facts, use, given)
+        return [] if product is None else [product]
     chains = [chain for chain in use.block.chains if not waiting & set(chain.relations)]
     links = links_of(facts, use.block)
     side_by_side = [Link(tuple(frozenset((each,)) for each in chain.relations)) for chain in chains]
     found, shown = [], frozenset(use.block.shown)  # a SEMI JOIN hides its right side
     for group in joined_by([*links, *side_by_side], (each for chain in chains for each in chain.relations)):
         inside = [(equality, referred) for equality, referred in given if referred.relations <= group]
-        offer = _product(facts, use, inside)
-        if offer is not None:
-            needs = smallest_joined([*links, *side_by_side], offer.needs, group, chains)
+        product = _product(facts, use, inside)
+        if product is not None:
+            needs = smallest_joined([*links, *side_by_side], product.needs, group, chains)
             if not is_multiplied_by(facts, use, {chain_of[each] for each in needs}):
-                found.append(_Offer(offer.keys, needs & shown))
-    yield from sorted(found, key=lambda offer: (not is_by_primary_key(use, offer.keys), -len(offer.keys)))
+                found.append(product.with_(needs=needs & shown))
+
+    def rank(join: FoundJoin) -> tuple[bool, int]:
+        keys = join.conditions.keys
+        return not is_by_primary_key(use, keys), -len(keys)
+
+    return sorted(found, key=rank)
 
 
 def _chain_of(_: Facts, block: Block) -> dict[Relation, Chain]:
     return {relation: chain for chain in block.chains for relation in chain.relations}
 
 
-def _product(facts: Facts, use: LookupUse, given: list[Given]) -> _Offer | None:
-    """The keys of ``given``, whatever relations give them; None where the source cannot be asked by them."""
+def _product(facts: Facts, use: LookupUse, given: list[Given]) -> FoundJoin | None:
+    """The join by ``given``, whatever relations give them; None where the source cannot be asked by them."""
     keys: dict[str, KeyEquality] = {}
     for equality, _ in given:
         keys.setdefault(equality.column, equality)
@@ -118,7 +113,7 @@ def _product(facts: Facts, use: LookupUse, given: list[Given]) -> _Offer | None:
     if not chosen or facts.missing(use, chosen):
         return None
     needs = (referred.relations for equality, referred in given if equality in chosen)
-    return _Offer(chosen, frozenset[Relation]().union(*needs))
+    return _join(facts, use, chosen, frozenset[Relation]().union(*needs))
 
 
 def is_by_primary_key(use: LookupUse, keys: Iterable[KeyEquality]) -> bool:

@@ -100,12 +100,12 @@ def _membership(facts: Facts, use: LookupUse) -> _Membership | None:
     parent, opening = query.parent, query.first - 1
     if parent is None or query.role is not Role.EXPRESSION or parent.source is None:
         return None
-    names = facts.names(use)
+    facts.names(use)  # which may be refused
     if not use.relation.plain or plain_block(statement, use.block.query) is None or use.around:
         return None
     start, conditions = statement.pieces[opening].start, statement.once(where_of, parent)
     around = next((each for each in conditions if each.at.start <= start < each.at.end), None)
-    return None if around is None else _read(statement, use, around, opening, names, conditions)
+    return None if around is None else _read(facts, use, around, conditions)
 
 
 def _conditions(facts: Facts, use: LookupUse, found: _Membership) -> Conditions | None:
@@ -135,14 +135,9 @@ def _may_be_null(use: LookupUse, found: _Membership) -> bool:
 
 
 def _read(
-    statement: Statement,
-    use: LookupUse,
-    around: Conjunct,
-    opening: int,
-    names: ColumnNames,
-    conditions: Iterable[Conjunct],
+    facts: Facts, use: LookupUse, around: Conjunct, conditions: Iterable[Conjunct]
 ) -> _Membership | None:
-    tokens = statement.tokens
+    statement, tokens, opening = facts.statement, facts.statement.tokens, use.block.query.first - 1
     first, last = tokens.indices(around.at)
     if tokens.closing(opening) != last:
         return None
@@ -152,7 +147,10 @@ def _read(
     while isinstance(tree, exp.Not):
         tree = tree.this
     if isinstance(tree, exp.Exists):
-        is_whole = first + 1 == opening and _selects_columns(statement, use)
+        assert use.block.source is not None
+        listed = statement.pieces[use.block.selects[0] : use.block.source.at]
+        # A call may be an aggregate, which gives a row of nothing.
+        is_whole = first + 1 == opening and not any(piece.is_symbol("(") for piece in listed)
         return _Membership(around.at, tree, negated) if is_whole else None
     if not isinstance(tree, exp.In) or not tokens.is_word(opening - 1, "IN"):
         return None
@@ -162,17 +160,10 @@ def _read(
             return None
         negated, end = True, end - 1
     left = tokens.cut(first, end)
-    keys = _keys(statement, use, left, around.at, names)
+    keys = _keys(statement, use, left, around.at, facts.names(use))
     if keys is None or statement.expression(left) != tree.this:
         return None
     return _Membership(around.at, tree, negated, keys, _is_not_null(statement, left, conditions))
-
-
-def _selects_columns(statement: Statement, use: LookupUse) -> bool:
-    """Whether the SELECT list holds no calls: an aggregate would give a row of nothing."""
-    assert use.block.source is not None
-    listed = statement.pieces[use.block.selects[0] : use.block.source.at]
-    return not any(piece.is_symbol("(") for piece in listed)
 
 
 def _keys(
