@@ -137,7 +137,7 @@ class LookupHint:
 
     @property
     def scope(self) -> tuple[int, str]:
-        """The query block and the name, ignoring case, that the hint speaks of."""
+        """What it attaches to: the SELECT of a query block, and the name of a table there, in lower case."""
         return self.select, self.table.lower()
 
 

@@ -133,7 +133,7 @@ class Facts(Remembering):
 
     def names_use(self, hint: LookupHint, use: LookupUse) -> bool:
         """Whether the hint stands in the query block of the use, and names it."""
-        return hint.select in self.selects(use) and hint.table.lower() == use.alias.lower()
+        return hint.scope in ((select, use.alias.lower()) for select in self.selects(use))
 
     def selects(self, use: LookupUse) -> list[int]:
         """Where the SELECTs stand whose hints may be about the use: those of its query block."""
@@ -312,7 +312,7 @@ class Facts(Remembering):
 
 def is_inside(hint: LookupHint, use: LookupUse) -> bool:
     """Whether the hint stands in the query through which the table is seen, and names the table there."""
-    return use.through is not None and (hint.select, hint.table.lower()) in use.through.hinted
+    return use.through is not None and hint.scope in use.through.hinted
 
 
 def where_of(statement: Statement, block: Block) -> list[Conjunct]:

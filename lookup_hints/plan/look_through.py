@@ -181,25 +181,14 @@ class _Inside:
             at += 2
         if not tokens.is_symbol(at, "*"):
             return None
-        without = self._without(at + 1, last) if at < last else set()
-        if without is None:
+        if at < last and tokens.except_list(at) != last:
+            return None
+        names, commas = tokens.pieces[at + 3 : last : 2], tokens.pieces[at + 4 : last : 2]
+        without = [self._names.own_name(piece.name) if piece.is_name else None for piece in names]
+        if None in without or not all(piece.is_symbol(",") for piece in commas):
             return None
         called = zip(self._names.columns, self._names.table.schema.names, strict=True)
         return [(name, self._below[own]) for name, own in called if own not in without]
-
-    def _without(self, at: int, last: int) -> set[str] | None:
-        """The columns of the table that ``EXCEPT (...)`` names; None where it is anything else."""
-        tokens = self._statement.tokens
-        if not (
-            tokens.is_word(at, "EXCEPT") and tokens.is_symbol(at + 1, "(") and tokens.closing(at + 1) == last
-        ):
-            return None
-        names = self._statement.pieces[at + 2 : last : 2]
-        commas = self._statement.pieces[at + 3 : last : 2]
-        own = [self._names.own_name(piece.name) if piece.is_name else None for piece in names]
-        if None in own or not all(piece.is_symbol(",") for piece in commas):
-            return None
-        return {name for name in own if name is not None}
 
     def _item(self, part: Cut) -> list[tuple[str, Expression]] | None:
         tokens, tree = self._statement.tokens, self._statement.expression(part)

@@ -27,8 +27,8 @@ from lookup_hints.plan.read.query_parts import (
     gives_rows,
     is_one_query,
     makes_function,
-    names_a_relation,
     query_parts,
+    sure_uses,
 )
 from lookup_hints.plan.read.statement import FindTable, Statement, UnreadableStatement
 from lookup_hints.plan.system_time import check_times
@@ -52,11 +52,7 @@ def mentions_lookup(text: str, is_lookup: Callable[[str], object]) -> bool:
 
 def surely_uses_lookup(text: str, find_table: FindTable) -> bool:
     """Whether a lookup table's name stands where only a relation can: not a column or schema of its name."""
-    statement = Statement(text, find_table)
-    return any(
-        piece.is_name and find_table(piece.name) is not None and names_a_relation(statement, index)
-        for index, piece in enumerate(statement.pieces)
-    )
+    return any(True for _ in sure_uses(Statement(text, find_table)))
 
 
 def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPlan:

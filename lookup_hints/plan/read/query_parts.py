@@ -124,7 +124,8 @@ def script_variables(tokens: Tokens) -> dict[str, str]:
     if not tokens.is_word(0, "BEGIN"):
         return found
     for index in range(len(tokens.pieces)):
-        if not tokens.is_word(index, "DECLARE") or not _is_variable(tokens, index):
+        is_other = tokens.is_word(index + 1, "EXIT", "CONTINUE") or tokens.is_word(index + 2, "CONDITION")
+        if not tokens.is_word(index, "DECLARE") or is_other:
             continue
         names = [index + 1]
         while tokens.is_symbol(names[-1] + 1, ","):
@@ -140,14 +141,13 @@ def script_variables(tokens: Tokens) -> dict[str, str]:
     return found
 
 
-def _is_variable(tokens: Tokens, index: int) -> bool:
-    return not tokens.is_word(index + 1, "EXIT", "CONTINUE") and not tokens.is_word(index + 2, "CONDITION")
-
-
-def names_a_relation(statement: Statement, index: int) -> bool:
-    """Whether the piece stands where only a relation can stand, so that its statement is surely ours."""
+def sure_uses(statement: Statement) -> Iterator[int]:
+    """Indices of the names of lookup tables that stand where only a relation can."""
     tokens = statement.tokens
-    return tokens.is_word(index - 1, *_RELATION_WORDS) and not tokens.is_symbol(index + 1, ".")
+    for index, piece in enumerate(tokens.pieces):
+        is_relation = tokens.is_word(index - 1, *_RELATION_WORDS) and not tokens.is_symbol(index + 1, ".")
+        if is_relation and piece.is_name and statement.is_lookup_table(piece.name):
+            yield index
 
 
 def _inner_queries(tokens: Tokens) -> Iterator[Cut]:
@@ -197,12 +197,9 @@ def _is_insert_before(tokens: Tokens, index: int) -> bool:
 
 
 def _refuse_uses_outside(statement: Statement, parts: list[Cut]) -> None:
-    for index, piece in enumerate(statement.pieces):
-        inside = any(part.start <= piece.start < part.end for part in parts)
-        is_use = (
-            piece.is_name and statement.is_lookup_table(piece.name) and names_a_relation(statement, index)
-        )
-        if inside or not is_use:
+    for index in sure_uses(statement):
+        piece = statement.pieces[index]
+        if any(part.start <= piece.start < part.end for part in parts):
             continue
         is_deleted = index == 2 and statement.pieces[0].is_word("DELETE")
         if is_deleted or statement.tokens.is_word(index - 1, "INTO", "UPDATE"):
@@ -241,10 +238,7 @@ def _refuse_lasting(statement: Statement, what: str) -> None:
     words = [piece.text.upper() for piece in statement.pieces[:6]]
     if words[0] != "CREATE" or what not in words:
         return
-    is_used = any(
-        piece.is_name and statement.is_lookup_table(piece.name) and names_a_relation(statement, index)
-        for index, piece in enumerate(statement.pieces)
-    )
+    is_used = any(True for _ in sure_uses(statement))
     if is_used and not {"TEMPORARY", "TEMP"} & set(words[: words.index(what)]):
         raise UnsupportedLookup(
             Problem(

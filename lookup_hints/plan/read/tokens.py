@@ -69,6 +69,11 @@ class Tokens:
         """Whether the piece at ``index`` is there and is ``symbol``."""
         return 0 <= index < len(self.pieces) and self.pieces[index].is_symbol(symbol)
 
+    def except_list(self, star: int) -> int | None:
+        """Index of what closes the ``EXCEPT (...)`` behind the star at ``star``; None where there is none."""
+        has_list = self.is_word(star + 1, "EXCEPT") and self.is_symbol(star + 2, "(")
+        return self.closing(star + 2) if has_list else None
+
     def names(self, index: int, name: str) -> bool:
         """Whether the piece at ``index`` is there, and is ``name`` in any case, in backquotes or not."""
         piece = self.after(index)

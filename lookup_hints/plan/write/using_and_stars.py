@@ -100,11 +100,8 @@ def _refuse_inner_order(statement: Statement, block: Block, merged: list[Merged]
 def _star(statement: Statement, index: int, first: dict[str, str], without: list[str]) -> Iterator[Edit]:
     tokens = statement.tokens
     star = statement.pieces[index]
-    given: set[str] = set()
-    has_list = tokens.is_word(index + 1, "EXCEPT") and tokens.is_symbol(index + 2, "(")
-    if has_list:
-        inside = range(index + 3, tokens.closing(index + 2))
-        given = {tokens.pieces[at].name.lower() for at in inside if tokens.pieces[at].is_name}
+    inside = tokens.pieces[index + 3 : tokens.except_list(index) or 0]
+    given = {piece.name.lower() for piece in inside if piece.is_name}
     leading = [text for name, text in first.items() if name not in given]
     if leading:
         yield Edit(Cut(star.start, star.start), (f"{', '.join(leading)}, ",))
@@ -117,7 +114,7 @@ def _star(statement: Statement, index: int, first: dict[str, str], without: list
 def leaving_out(statement: Statement, index: int, names: str) -> Edit:
     """The edit that leaves columns out of the star at ``index``, beside those that its EXCEPT names."""
     tokens, star = statement.tokens, statement.pieces[index]
-    if tokens.is_word(index + 1, "EXCEPT") and tokens.is_symbol(index + 2, "("):
+    if tokens.except_list(index) is not None:
         end = tokens.pieces[index + 2].end
         return Edit(Cut(end, end), (f"{names}, ",))
     return Edit(Cut(star.end, star.end), (f" EXCEPT ({names})",))
@@ -208,7 +205,7 @@ def short_names(statement: Statement, block: Block) -> Iterator[Edit]:
 def _own_names(statement: Statement, block: Block, merged: Merged, name: str, private: str) -> Iterator[Edit]:
     for index in qualified_names(statement, block, merged.alias):
         piece = statement.pieces[index]
-        if not piece.is_name or piece.name.lower() != name.lower() or _is_own(merged, index):
+        if not statement.tokens.names(index, name) or _is_own(merged, index):
             continue
         if _is_in_order_of_distinct(statement, block, index):
             # There Spark finds what is selected only, and that by the name under which it is.
@@ -373,10 +370,8 @@ def _qualified_stars(
         firsts = {name: first for name, first in shown.items() if not _is_own(first.merged, index)}
         if not tokens.is_symbol(index, "*") or not firsts:
             continue
-        end, given = index, dict[str, str]()
-        if tokens.is_word(index + 1, "EXCEPT") and tokens.is_symbol(index + 2, "("):
-            end = tokens.closing(index + 2)
-            given = _items(statement, index + 3, end)
+        end = tokens.except_list(index) or index
+        given = _items(statement, index + 3, end) if end > index else {}
         start, qualifier = statement.pieces[index - 2].start, statement.pieces[index - 2].text
         leading = (
             f"{qualifier}.{first.inside} AS {quoted(first.name)}, "
