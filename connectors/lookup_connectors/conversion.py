@@ -80,12 +80,8 @@ def is_nested(kind: pa.DataType) -> bool:
 def readable_as_json(kind: pa.DataType) -> bool:
     """Whether JSON can spell values of ``kind``: binaries and intervals have no spelling there."""
     if is_nested(kind):
-        return all(readable_as_json(inner) for inner in _inner_types(kind))
+        return all(readable_as_json(kind.field(position).type) for position in range(kind.num_fields))
     return not (types.is_binary(kind) or types.is_duration(kind))
-
-
-def _inner_types(kind: pa.DataType) -> list[pa.DataType]:
-    return [kind.field(position).type for position in range(kind.num_fields)]
 
 
 def shown_as_json(value: Any) -> str:
@@ -129,7 +125,8 @@ def from_json_values(values: Sequence[Any], target: pa.DataType) -> pa.Array:
             raise TypeError
         return pa.array(values, target)
     leaves = [None if value is None else _leaf(value, target) for value in values]
-    return from_texts(leaves, target) if _spelled_as_text(target) else as_floats(leaves, target)
+    is_text = types.is_decimal(target) or types.is_temporal(target)
+    return from_texts(leaves, target) if is_text else as_floats(leaves, target)
 
 
 def as_floats(numbers: Sequence[float | None], kind: pa.DataType) -> pa.Array:
@@ -170,10 +167,6 @@ def _offsets(rows: Sequence[Sized | None]) -> pa.Array:
     begins = [0, *ends][: len(rows)]
     marked = [None if row is None else begin for row, begin in zip(rows, begins, strict=True)]
     return pa.array([*marked, ends[-1] if ends else 0], pa.int32())
-
-
-def _spelled_as_text(kind: pa.DataType) -> bool:
-    return bool(types.is_decimal(kind) or types.is_temporal(kind))
 
 
 def _exact_type(kind: pa.DataType) -> type | None:

@@ -120,14 +120,24 @@ class MemoryConnector(
         """All columns but ARRAY, MAP and STRUCT ones."""
         return frozenset(column.name for column in self.table.schema if not is_nested(column.type))
 
+    def can_order(self, order: OrderCondition) -> bool:
+        return can_order(self.table.schema.field(order.column).type)
+
+    # Life.
+
     def open(self) -> None:
         self._converted()
 
     async def aopen(self) -> None:
         self._converted()
 
-    def can_order(self, order: OrderCondition) -> bool:
-        return can_order(self.table.schema.field(order.column).type)
+    def close(self) -> None:
+        self._indexes.clear()
+
+    async def aclose(self) -> None:
+        self._indexes.clear()
+
+    # Lookups.
 
     def lookup(self, request: LookupRequest) -> Answer:
         rows = self._converted()
@@ -141,11 +151,7 @@ class MemoryConnector(
         """The rows of each key; never waits."""
         return self.lookup(request)
 
-    def close(self) -> None:
-        self._indexes.clear()
-
-    async def aclose(self) -> None:
-        self._indexes.clear()
+    # The whole table.
 
     def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         yield from self._converted().select(schema.names).to_batches()
@@ -170,9 +176,12 @@ class MemoryConnector(
                 f"table {self.table.name}: JSON rows do not tell their types. Give a column list.",
                 permanent=True,
             )
-        source = self._found()
-        table = source if isinstance(source, pa.Table) else _inferred(source, self.table.name)
-        return pa.schema([(field.name, _carried(field, self.table.name)) for field in table.schema]), ()
+        source, name = self._found(), self.table.name
+        if not isinstance(source, pa.Table):
+            source = pa.table({each: _inferred_column(source, each, name) for each in _names(source)})
+        return pa.schema([(field.name, _carried(field, name)) for field in source.schema]), ()
+
+    # Inside.
 
     def _index(self, rows: pa.Table, columns: tuple[str, ...]) -> _Index:
         if columns not in self._indexes:
@@ -204,7 +213,14 @@ class MemoryConnector(
     def _from_json(self) -> pa.Table:
         rows = _json_rows(self.table.read(self.OPTIONS)[0]["rows"], self.table)
         self._require_columns(_names(rows) if rows else self.table.schema.names)
-        return self._table([self._json_column(rows, field) for field in self.table.schema])
+        return self._table(
+            [
+                self._convert(
+                    [row.get(field.name) for row in rows], partial(from_json_values, target=field.type), field
+                )
+                for field in self.table.schema
+            ]
+        )
 
     def _table(self, columns: list[pa.Array | pa.ChunkedArray]) -> pa.Table:
         return pa.table(columns, schema=self.table.schema)
@@ -225,12 +241,8 @@ class MemoryConnector(
                 column.to_pylist(), lambda values: cast(pa.array(values, column.type), field.type), field
             )
 
-    def _json_column(self, rows: list[dict[str, Any]], field: pa.Field) -> pa.Array:
-        values = [row.get(field.name) for row in rows]
-        return self._convert(values, partial(from_json_values, target=field.type), field)
-
     def _convert(self, values: Sequence[Any], to_arrow: ToArrow, field: pa.Field) -> pa.Array:
-        return convert(values, to_arrow, field, table=self.table.name, where=_numbered)
+        return convert(values, to_arrow, field, table=self.table.name, where=lambda row: f"number {row + 1}")
 
     def _require_columns(self, names: Sequence[str]) -> None:
         for column in self.table.schema.names:
@@ -239,10 +251,6 @@ class MemoryConnector(
                     f"table {self.table.name}: the rows have no column {column!r}. {nearest(column, names)}",
                     permanent=True,
                 )
-
-
-def _numbered(row: int) -> str:
-    return f"number {row + 1}"
 
 
 class _Index:
@@ -391,10 +399,6 @@ def _same_family(source: pa.DataType, target: pa.DataType) -> bool:
     families = (types.is_integer, types.is_floating, types.is_decimal, types.is_date, types.is_duration)
     texts = (types.is_string(source) or types.is_large_string(source)) and types.is_string(target)
     return bool(source == target or texts or any(family(source) and family(target) for family in families))
-
-
-def _inferred(rows: list[dict[str, Any]], table: str) -> pa.Table:
-    return pa.table({name: _inferred_column(rows, name, table) for name in _names(rows)})
 
 
 def _inferred_column(rows: list[dict[str, Any]], name: str, table: str) -> pa.Array:

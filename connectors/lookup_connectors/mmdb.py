@@ -71,6 +71,8 @@ class MmdbConnector(SyncLookup):
     def place(self) -> str:
         return self.table.options["path"]
 
+    # Life.
+
     def open(self) -> None:
         """Map the file; one that is open stays so where that fails."""
         options = self.table.read(self.OPTIONS)[0]
@@ -81,6 +83,13 @@ class MmdbConnector(SyncLookup):
         self.close()
         self._live = _OpenMmdb(path, identity, reader, has_both, options["invalid-address"] == "error")
 
+    def close(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.reader.close()
+
+    # Lookups.
+
     def lookup(self, request: LookupRequest) -> Outcomes:
         """The record of the longest network that holds each address."""
         while True:
@@ -90,10 +99,7 @@ class MmdbConnector(SyncLookup):
                 return answer
             self.open()  # what was read may be half of the one file, half of the next
 
-    def close(self) -> None:
-        live, self._live = self._live, None
-        if live is not None:
-            live.reader.close()
+    # Inside.
 
     def _answer(self, request: LookupRequest, live: _OpenMmdb) -> Outcomes:
         keys, failures = request.keys.column(0), dict[int, Exception]()

@@ -83,11 +83,12 @@ def _plan(source: pa.Schema, field: pa.Field, table: str, relation: str) -> Adbc
     if types.is_string(field.type):
         is_text = _is_text(found.type) and plan.source_type in _PLAIN_TEXT
         return plan if is_text else replace(plan, as_text=True)
-    if plan.source_type in _NEVER or not _can_read(_storage(found.type), field.type, plan.source_type):
+    storage = found.type.storage_type if isinstance(found.type, pa.BaseExtensionType) else found.type
+    if plan.source_type in _NEVER or not _can_read(storage, field.type, plan.source_type):
         shown = plan.source_type or str(found.type)
         raise ConnectorError(
             f"table {table}: column {field.name!r}: {relation} has it as {shown}, which cannot be read as"
-            f" {sql_type(field.type)}. Declare it {_told(reported_type(found))}.",
+            f" {sql_type(field.type)}. Declare it {sql_type(reported_type(found))}.",
             permanent=True,
         )
     return plan
@@ -96,10 +97,6 @@ def _plan(source: pa.Schema, field: pa.Field, table: str, relation: str) -> Adbc
 def in_text_if_huge(plan: AdbcColumn) -> AdbcColumn:
     """``plan`` for DuckDB, which gives the 128 bits of a HUGEINT or UHUGEINT for those of a decimal."""
     return replace(plan, as_text=True) if plan.source == pa.decimal128(38, 0) else plan
-
-
-def _told(kind: pa.DataType) -> str:
-    return sql_type(kind)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -115,17 +112,13 @@ def _is_bytes(kind: pa.DataType) -> bool:
     )
 
 
-def _storage(kind: pa.DataType) -> pa.DataType:
-    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
-
-
 def _can_read(source: pa.DataType, kind: pa.DataType, name: str) -> bool:
     """Whether values of ``source`` may be values of ``kind``; each is still looked at."""
     if is_nested(kind):
         return _can_read_nested(source, kind)
     if _is_text(source):  # how PostgreSQL's driver gives a numeric
         return name == "numeric" and bool(
-            types.is_decimal(kind) or types.is_integer(kind) or _is_double(kind)
+            types.is_decimal(kind) or types.is_integer(kind) or types.is_float64(kind)
         )
     if types.is_boolean(kind):
         return bool(types.is_boolean(source))
@@ -144,12 +137,8 @@ def _can_read(source: pa.DataType, kind: pa.DataType, name: str) -> bool:
     return bool(types.is_duration(kind) and types.is_duration(source))
 
 
-def _is_double(kind: pa.DataType) -> bool:
-    return bool(types.is_float64(kind))
-
-
 def _can_be_float(source: pa.DataType, kind: pa.DataType) -> bool:
-    if not _is_double(kind):
+    if not types.is_float64(kind):
         return bool(types.is_float16(source) or types.is_float32(source))
     return bool(types.is_floating(source) or types.is_integer(source) or types.is_decimal(source))
 
@@ -203,8 +192,9 @@ def _from_rows(values: pa.Array, kind: pa.DataType) -> pa.Array:
         return values.cast(kind)
     if types.is_boolean(kind):
         return _booleans(values)
-    if types.is_integer(kind) and types.is_floating(values.type):
-        _refuse_beyond(_WHOLE_IN_DOUBLE, values)
+    is_rounded = types.is_integer(kind) and types.is_floating(values.type)
+    if is_rounded and pc.any(pc.greater(pc.abs(values), _WHOLE_IN_DOUBLE)).as_py():
+        raise ValueError("perhaps not the number that was written")
     if not _is_stored_as(values.type, kind):
         raise TypeError("of another kind")
     if is_nested(kind):
@@ -227,11 +217,6 @@ def _booleans(values: pa.Array) -> pa.Array:
     if not set(pc.unique(values).to_pylist()) <= {0, 1, None}:
         raise ValueError("neither 0 nor 1")
     return values.cast(pa.bool_())
-
-
-def _refuse_beyond(greatest: int, values: pa.Array) -> None:
-    if pc.any(pc.greater(pc.abs(values), greatest)).as_py():
-        raise ValueError("perhaps not the number that was written")
 
 
 def refused_row(column: pa.Array, plan: AdbcColumn) -> int:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from adbc_driver_manager import dbapi
 from pyarrow import types
 
+from lookup_connectors.adbc.catalog import plan_sqlite, table_size, told_by_sqlite
 from lookup_connectors.adbc.columns import (
     AdbcColumn,
     in_text_if_huge,
@@ -34,8 +35,6 @@ from lookup_connectors.adbc.options import (
     place_of,
     wrong,
 )
-from lookup_connectors.adbc.sizes import table_size
-from lookup_connectors.adbc.sqlite_columns import plan_sqlite, told_by_sqlite
 from lookup_connectors.adbc.statements import (
     MARK,
     AdbcStatements,
@@ -142,6 +141,8 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
         """The URI, the password, options of the driver, and what references stand for."""
         return self.table.read(self.OPTIONS)[1]
 
+    # Life.
+
     async def aopen(self) -> None:
         """Connect once, so that a bad setting shows early, and look at the columns."""
         await self.aclose()
@@ -159,6 +160,13 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
             raise
         self._live = _OpenAdbc(server, connections, plans, limit)
 
+    async def aclose(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            await live.connections.close()
+
+    # Lookups.
+
     async def alookup(self, request: LookupRequest) -> Answer:
         live = self._live
         assert live is not None, "aopen() comes before alookup()"
@@ -169,10 +177,7 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
                 f"table {self.table.name}: the database had no answer within {request.timeout:g} s."
             ) from None
 
-    async def aclose(self) -> None:
-        live, self._live = self._live, None
-        if live is not None:
-            await live.connections.close()
+    # The whole table.
 
     def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """All rows, as the driver streams them."""
@@ -229,7 +234,7 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
             for table in sorted(each["table_name"] for each in tables or ())
         ]
 
-    # --- asking, on the thread of a request ---------------------------------------------------------
+    # Inside.
 
     def _answer(self, live: _OpenAdbc, request: LookupRequest, connection: dbapi.Connection) -> Answer:
         """The rows, read by the types that the columns have at the moment."""
@@ -345,8 +350,6 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
             " type that holds it.",
             permanent=True,
         )
-
-    # --- columns --------------------------------------------------------------------------------------
 
     def _planned(self, connection: dbapi.Connection) -> dict[str, AdbcColumn]:
         if self._driver == SQLITE:

@@ -111,11 +111,8 @@ def column(plan: AdbcColumn, dialect: str, of: str = "") -> str:
         short = f"printf('%.15g', {named})"
         exact = f"CASE WHEN CAST({short} AS REAL) = {named} THEN {short} ELSE printf('%!.17g', {named}) END"
         return f"CASE typeof({named}) WHEN 'real' THEN {exact} ELSE {named} END"
-    return f"CAST({named} AS {_text_type(dialect)})" if plan.as_text else named
-
-
-def _text_type(dialect: str) -> str:
-    return exp.DataType.build("text").sql(dialect=dialect)
+    text_type = exp.DataType.build("text").sql(dialect=dialect)
+    return f"CAST({named} AS {text_type})" if plan.as_text else named
 
 
 def _selected(plans: Sequence[AdbcColumn], dialect: str, of: str = "") -> str:

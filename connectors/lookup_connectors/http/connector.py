@@ -100,13 +100,13 @@ class HttpConnector(
         """The columns that the templates name."""
         return self.request_columns()
 
-    def request_columns(self) -> frozenset[str]:
-        """The columns that the templates name: each changes what is asked for."""
-        return plan_of(self.table).templates.columns
-
     def required_keys(self) -> frozenset[str]:
         """The columns in the path and in headers."""
         return plan_of(self.table).templates.needed
+
+    def request_columns(self) -> frozenset[str]:
+        """The columns that the templates name: each changes what is asked for."""
+        return plan_of(self.table).templates.columns
 
     def keys_per_request(self) -> int:
         return int(self.table.options.get("keys-per-request", "1"))

@@ -262,13 +262,7 @@ def _reader(wire: str, kind: pa.DataType) -> ToArrow:
         return partial(from_json, target=kind)
     if wire == "text" and not types.is_string(kind):
         return partial(from_texts, kind=kind)
-    if wire == "bigint":
-        return partial(pa.array, type=kind)
-    return partial(_cast_to, kind)
-
-
-def _cast_to(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
-    return pa.array(values, kind)
+    return partial(pa.array, type=kind)
 
 
 def _bound_type(kind: pa.DataType) -> str:

@@ -113,6 +113,14 @@ class PostgresConnector(
     def request_columns(self) -> frozenset[str]:
         return self.required_keys()
 
+    def can_order(self, order: OrderCondition) -> bool:
+        """Times and exact numbers, by an index on the key and the column where there is one."""
+        return can_order(self.table.schema.field(order.column).type) and not self.required_keys()
+
+    def can_filter(self, wanted: Filter) -> bool:
+        """Texts by ``=`` and IN alone, as their order depends on a collation."""
+        return can_filter(self.table.schema.field(wanted.column).type, wanted)
+
     def requests_at_once(self) -> int | None:
         """One for each connection, and one more each, so that none waits for the task's next one."""
         return pooled_requests(self.table)
@@ -131,6 +139,8 @@ class PostgresConnector(
     def secrets(self) -> set[str]:
         return self.table.read(self.OPTIONS)[1]
 
+    # Life.
+
     async def aopen(self) -> None:
         """Connect once, so that a bad setting shows early, and find the columns in the catalog."""
         await self.aclose()
@@ -146,6 +156,13 @@ class PostgresConnector(
         sizes = AnswerSizes(server.in_flight, relation.row_bytes or 0.0)
         self._live = _OpenPostgres(pool, PostgresStatements(relation.sql, plans), sizes)
 
+    async def aclose(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            await live.pool.close()
+
+    # Lookups.
+
     async def alookup(self, request: LookupRequest) -> Answer:
         try:
             return await asyncio.wait_for(self._answer(request), request.timeout)
@@ -154,22 +171,11 @@ class PostgresConnector(
                 f"table {self.table.name}: PostgreSQL had no answer within {request.timeout:g} s."
             ) from None
 
-    async def aclose(self) -> None:
-        live, self._live = self._live, None
-        if live is not None:
-            await live.pool.close()
+    # The whole table.
 
     def partitions(self, wanted: int) -> Sequence[str]:
         """Ranges of blocks; one where rows have no place: a view, a foreign table, servers before 14."""
         return ranges(asyncio.run(self._blocks()), wanted)
-
-    def can_order(self, order: OrderCondition) -> bool:
-        """Times and exact numbers, by an index on the key and the column where there is one."""
-        return can_order(self.table.schema.field(order.column).type) and not self.required_keys()
-
-    def can_filter(self, wanted: Filter) -> bool:
-        """Texts by ``=`` and IN alone, as their order depends on a collation."""
-        return can_filter(self.table.schema.field(wanted.column).type, wanted)
 
     def scan_filtered(
         self, schema: pa.Schema, partition: str, filters: Sequence[Filter]
@@ -217,6 +223,8 @@ class PostgresConnector(
     def check_of(self, error: Exception) -> str:
         """As the driver or the code of the server say."""
         return error.check if isinstance(error, PostgresFailure) else ""
+
+    # Inside.
 
     @property
     def _source(self) -> str:

@@ -155,13 +155,12 @@ def origin_of(table: LookupTable) -> str:
         target = target_of(with_service(_given(given)))
         port = target.port or PORT
         by_default = [(name, port) for name in (os.environ.get("PGHOST") or "localhost").split(",")]
-        hosts = sorted(f"{_bracketed(host)}:{port}" for host, port in target.hosts or by_default)
+        hosts = sorted(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            for host, port in target.hosts or by_default
+        )
         return origin_text(",".join(hosts), target.user or os.environ.get("PGUSER"))
     return ""
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _wrong(table: LookupTable, option: str, error: NotUnderstood) -> OptionError:

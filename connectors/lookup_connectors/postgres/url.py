@@ -247,7 +247,8 @@ class _Parameters:
             if not equals:
                 raise NotUnderstood("it cannot be read", f"A parameter has no '='. {_ENCODE}")
             if name == "port" and self._found.get("port"):
-                self._found["port"] = _with_defaults(self._found["port"], _decoded(value))
+                by_default, ports = _decoded(value), self._found["port"].split(",")
+                self._found["port"] = ",".join(port or by_default for port in ports)
             elif (name, value) == ("ssl", "true"):
                 has_tls = True
             else:
@@ -277,11 +278,6 @@ class _Parameters:
         name = _ALIASES.get(name, name)
         if self._found.setdefault(name, value) != value:
             raise NotUnderstood(f"it gives {name!r} twice", "Leave one of them out.")
-
-
-def _with_defaults(ports: str, default: str) -> str:
-    """The list ``ports`` with those that it leaves out."""
-    return ",".join(port or default for port in ports.split(","))
 
 
 def _decoded(text: str) -> str:

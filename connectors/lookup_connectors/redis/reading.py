@@ -74,7 +74,10 @@ class Reading:
         return replace(self, template=self.template.resolved(resolve))
 
     def keys(self, keys: pa.Table) -> list[str]:
-        return [self._key(row) for row in keys_of(keys)]
+        return [
+            self.template.filled(lambda column: spelled(row[column]))  # noqa: B023  called at once
+            for row in keys_of(keys)
+        ]
 
     def mistaken(self, keys: pa.Table) -> dict[int, Exception]:
         """For the rows of ``keys`` whose key may be that of another row, what to say of them."""
@@ -84,9 +87,6 @@ class Reading:
         return {
             at: ConnectorError(f"table {self.table}: {text}", permanent=True) for at, text in said if text
         }
-
-    def _key(self, values: Mapping[str, Any]) -> str:
-        return self.template.filled(lambda column: spelled(values[column]))
 
     def error(self, key: str, text: str) -> ConnectorError:
         return ConnectorError(f"table {self.table}: the value at {key!r} {text}", permanent=True)
@@ -329,9 +329,9 @@ class _RedisPlanning:
         self._problems: list[Problem] = []
 
     def reading(self) -> Reading:
-        hidden = [key for key in self._table.options if key != "key" and self._is_ours(key)]
-        for key in hidden:
-            if has_reference(self._table.options[key]):
+        for key, text in self._table.options.items():
+            is_ours = key != "key" and any(option.is_named(key) for option in READING)
+            if is_ours and has_reference(text):
                 self._wrong(f"{key!r} may not be a reference")
         template = self._template()
         kind = self._table.options.get("value-type", "hash").strip().lower()
@@ -340,9 +340,6 @@ class _RedisPlanning:
         if self._problems:
             raise OptionError(self._problems)
         return Reading(self._table.name, template, kind, fields)
-
-    def _is_ours(self, key: str) -> bool:
-        return any(option.is_named(key) for option in READING)
 
     def _wrong(self, what: str, tip: str = "") -> None:
         self._problems.append(Problem(f"table {self._table.name}: {what}.", tip=tip))

@@ -142,8 +142,19 @@ class SqliteConnector(
         """
         return frozenset(column.name for column in self.table.schema if has_one_spelling(column.type))
 
+    def can_order(self, order: OrderCondition) -> bool:
+        """Integers and dates, whose values have one spelling each."""
+        kind = self.table.schema.field(order.column).type
+        return can_order(kind) and has_one_spelling(kind)
+
+    def can_filter(self, wanted: Filter) -> bool:
+        """Not by a DECIMAL, which may be kept as a float; texts by ``=`` and IN alone."""
+        return can_filter(self.table.schema.field(wanted.column).type, wanted)
+
     def place(self) -> str:
         return self.table.options["path"]
+
+    # Life.
 
     def open(self) -> None:
         """Open the file and check that the table has the declared columns."""
@@ -159,10 +170,12 @@ class SqliteConnector(
             raise
         self._connection = connection
 
-    def can_order(self, order: OrderCondition) -> bool:
-        """Integers and dates, whose values have one spelling each."""
-        kind = self.table.schema.field(order.column).type
-        return can_order(kind) and has_one_spelling(kind)
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # Lookups.
 
     def lookup(self, request: LookupRequest) -> Answer:
         assert self._connection is not None, "open() comes before lookup()"
@@ -190,20 +203,13 @@ class SqliteConnector(
         found = self._table([row[1:] for row in rows], schema, request.key_columns)
         return PlacedRows(found.select(request.columns), pa.array([row[0] for row in rows], pa.int64()))
 
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    # The whole table.
 
     def partitions(self, wanted: int) -> Sequence[str]:
         """Conditions on the row's number; one for a view, a table WITHOUT ROWID, and a small one."""
         with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
             numbers = self._row_numbers(connection)
         return ranges(numbers.column, numbers.first, numbers.last, wanted) if numbers else ("",)
-
-    def can_filter(self, wanted: Filter) -> bool:
-        """Not by a DECIMAL, which may be kept as a float; texts by ``=`` and IN alone."""
-        return can_filter(self.table.schema.field(wanted.column).type, wanted)
 
     def scan_filtered(
         self, schema: pa.Schema, partition: str, filters: Sequence[Filter]
@@ -252,21 +258,6 @@ class SqliteConnector(
                 keys = None if request.since is None else self._changed(connection, request, request.since)
         return Changes(latest, keys)
 
-    def _changed(
-        self, connection: sqlite3.Connection, request: ChangesRequest, since: pa.Scalar
-    ) -> pa.Table | None:
-        wanted = pa.schema([self.table.schema.field(request.column), *request.schema])
-        condition, bound = changed_since(quoted(request.column), since)
-        query = f"SELECT {listed(wanted.names)} FROM {quoted(self._source)} WHERE {condition}"  # noqa: S608  quoted
-        cursor = connection.execute(query, (bound,))
-        found = [wanted.empty_table()]
-        while rows := cursor.fetchmany(_BATCH_ROWS):
-            table = self._table(rows, wanted, self.table.primary_key)
-            found.append(table.filter(pc.greater(table.column(0), since)))
-            if sum(each.num_rows for each in found) > request.most:
-                return None
-        return pa.table(pa.concat_tables(found).columns[1:], schema=request.schema)
-
     def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
         """The columns, from their declared types, and the primary key or a unique index."""
         with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
@@ -281,6 +272,8 @@ class SqliteConnector(
         connection = self._connected(self.table.read(self.OPTIONS)[0])
         with closing(connection), self._failures_explained():
             return [name for (name,) in connection.execute(_TABLES)]
+
+    # Health.
 
     STEPS = ("file", "table", "columns")
 
@@ -298,6 +291,23 @@ class SqliteConnector(
             yield HealthCheck("columns", "ok", f"{len(self.table.schema)} as declared")
             for by in request.keys:
                 yield self._index_check(connection, by)
+
+    # Inside.
+
+    def _changed(
+        self, connection: sqlite3.Connection, request: ChangesRequest, since: pa.Scalar
+    ) -> pa.Table | None:
+        wanted = pa.schema([self.table.schema.field(request.column), *request.schema])
+        condition, bound = changed_since(quoted(request.column), since)
+        query = f"SELECT {listed(wanted.names)} FROM {quoted(self._source)} WHERE {condition}"  # noqa: S608  quoted
+        cursor = connection.execute(query, (bound,))
+        found = [wanted.empty_table()]
+        while rows := cursor.fetchmany(_BATCH_ROWS):
+            table = self._table(rows, wanted, self.table.primary_key)
+            found.append(table.filter(pc.greater(table.column(0), since)))
+            if sum(each.num_rows for each in found) > request.most:
+                return None
+        return pa.table(pa.concat_tables(found).columns[1:], schema=request.schema)
 
     def _index_check(self, connection: sqlite3.Connection, by: Sequence[str]) -> HealthCheck:
         """Whether SQLite searches by an index of the table; its own plan says so."""

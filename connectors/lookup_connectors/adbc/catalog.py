@@ -1,7 +1,7 @@
-"""How large a database says that a table is, by a query of its catalog.
+"""What the catalogs of databases say: how large a table is, and which columns a table of SQLite has.
 
 ADBC has a call for statistics, which only PostgreSQL's driver knows. It does not tell whether the table has
-grown since it was analysed, which its catalog does.
+grown since it was analysed, which its catalog does. SQLite's driver tells types from rows alone.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+import pyarrow as pa
 from adbc_driver_manager import dbapi
+from pyarrow import types
 
+from lookup_connectors.adbc.columns import AdbcColumn, find_name
 from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE
 from lookup_connectors.adbc.failures import DRIVER_ERRORS
 from lookup_connectors.adbc.statements import schema_and_name
 from lookup_connectors.postgres_server import SECONDS, SIZE, size_of
-from lookup_connectors.sqlite_types import ANALYSED, analysed_size
-from lookup_hints.spi import TableSize
+from lookup_connectors.sqlite_types import ANALYSED, analysed_size, arrow_type, never_fits
+from lookup_hints.errors import ConnectorError, nearest
+from lookup_hints.spi import LookupTable, TableSize
 
 _DUCKDB_TABLES = """
 SELECT estimated_size FROM duckdb_tables()
@@ -81,3 +85,57 @@ def _rows(connection: dbapi.Connection, sql: str, *values: str) -> Sequence[dict
         cursor.execute(sql, parameters=values or None)
         rows: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist() if cursor.description else []
     return rows
+
+
+# --- columns of SQLite ----------------------------------------------------------------------------
+
+_COLUMNS = "SELECT name, type, pk FROM pragma_table_xinfo(?)"
+_TABLES = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+
+
+def plan_sqlite(connection: dbapi.Connection, table: LookupTable, relation: str) -> dict[str, AdbcColumn]:
+    """How each declared column is read.
+
+    Raises:
+        ConnectorError: a column is not there, or can never be read as declared.
+    """
+    declared = {name: kind for name, kind, _ in _stored(connection, relation, table.name)}
+    return {field.name: _plan(field, declared, table.name, relation) for field in table.schema}
+
+
+def told_by_sqlite(
+    connection: dbapi.Connection, relation: str, table: str
+) -> tuple[pa.Schema, tuple[str, ...]]:
+    """The columns, from their declared types, and the primary key.
+
+    Raises:
+        ConnectorError: the declared type of a column does not say what it holds.
+    """
+    stored = _stored(connection, relation, table)
+    kinds = [(name, arrow_type(declared)) for name, declared, _ in stored]
+    unknown = [name for name, kind in kinds if kind is None]
+    if unknown:
+        what = f"the declared type of column {unknown[0]!r} does not say what it holds. Give a column list."
+        raise ConnectorError(f"table {table}: {what}", permanent=True)
+    key = sorted((place, name) for name, _, place in stored if place)
+    return pa.schema(kinds), tuple(name for _, name in key)
+
+
+def _stored(connection: dbapi.Connection, relation: str, table: str) -> list[tuple[str, str, int]]:
+    """Name, declared type and place in the primary key (or 0) of each column."""
+    _, name = schema_and_name(relation, "sqlite")
+    found = _rows(connection, _COLUMNS, name)
+    columns = [(str(row["name"]), str(row["type"] or ""), int(row["pk"])) for row in found]
+    if not columns:
+        known = [str(row["name"]) for row in _rows(connection, _TABLES)]
+        what = f"the file has no table or view {relation}. {nearest(name, known)}".rstrip()
+        raise ConnectorError(f"table {table}: {what}", permanent=True)
+    return columns
+
+
+def _plan(field: pa.Field, declared: dict[str, str], table: str, relation: str) -> AdbcColumn:
+    name = find_name(field.name, list(declared), table, relation)
+    problem = never_fits(declared[name], field.type)
+    if problem:
+        raise ConnectorError(f"table {table}: column {field.name!r}: {problem}", permanent=True)
+    return AdbcColumn(field, name, None, as_exact_text=bool(types.is_decimal(field.type)))
