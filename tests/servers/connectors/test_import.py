@@ -565,6 +565,7 @@ def test_a_sample_goes_through_the_connectors_own_tls(
 def _shop(postgres_server: PostgresServer) -> None:
     postgres_server.execute(
         """
+        DROP SCHEMA IF EXISTS shop CASCADE;
         CREATE SCHEMA shop;
         CREATE TABLE shop.customers (id bigint PRIMARY KEY, name text, since timestamptz, "Odd Name" numeric(10,2)[]);
         COMMENT ON COLUMN shop.customers.name IS 'as it''s said';
