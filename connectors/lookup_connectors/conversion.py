@@ -15,8 +15,7 @@ from pyarrow import types
 
 from lookup_connectors.text_values import REFUSALS, from_texts, is_number
 from lookup_hints.errors import ConnectorError
-from lookup_hints.spi.casts import cast
-from lookup_hints.spi.types import sql_type
+from lookup_hints.spi.arrow_types import cast, sql_type
 
 ToArrow = Callable[[Sequence[Any]], pa.Array]
 

@@ -53,8 +53,7 @@ from lookup_hints.spi import (
     SyncLookup,
     TableSize,
 )
-from lookup_hints.spi.casts import cast
-from lookup_hints.spi.types import sql_type
+from lookup_hints.spi.arrow_types import cast, sql_type
 
 _given: dict[str, pa.Table | list[dict[str, Any]]] = {}
 

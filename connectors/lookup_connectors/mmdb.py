@@ -20,9 +20,9 @@ from lookup_connectors.options import check_file_exists
 from lookup_connectors.text_values import address_in
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
 from lookup_hints.spi import FILE, TEXT, LookupRequest, LookupTable, Option, Outcomes, SyncLookup, choice
+from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.request_and_answer import identity_of_file
 from lookup_hints.spi.secrets import has_reference
-from lookup_hints.spi.types import sql_type
 
 _NETWORK = "$network"
 _PATH = "path."

@@ -17,8 +17,7 @@ from pyarrow import types
 from lookup_connectors.conversion import ToArrow, as_floats, from_json, is_nested, readable_as_json
 from lookup_connectors.text_values import from_texts, moments
 from lookup_hints.spi import TableSize
-from lookup_hints.spi.casts import cast
-from lookup_hints.spi.types import TIMESTAMP_NTZ, sql_type
+from lookup_hints.spi.arrow_types import TIMESTAMP_NTZ, cast, sql_type
 
 
 def has_one_spelling(kind: pa.DataType) -> bool:

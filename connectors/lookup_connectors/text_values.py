@@ -25,8 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_hints.spi.casts import checked
-from lookup_hints.spi.types import TIMESTAMP_NTZ
+from lookup_hints.spi.arrow_types import TIMESTAMP_NTZ, checked
 
 REFUSALS = (pa.ArrowException, ValueError, TypeError, OverflowError, RecursionError)
 """What is raised where a value does not fit."""

@@ -26,8 +26,8 @@ from lookup_hints.cache.store.hashing import comparable, distinct, hashes_of, in
 from lookup_hints.cache.store.invalidations import Invalidations
 from lookup_hints.cache.store.ranges import Bounds, TooLarge
 from lookup_hints.cache.task_cache import NOTHING, Cache, Loads, NotKept, error_summary
+from lookup_hints.engine.adaptive_batch_size import WINDOW_BYTES
 from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed, distinct_keys
-from lookup_hints.engine.request_size import WINDOW_BYTES
 from lookup_hints.errors import ConnectorError, LookupHintsError
 from lookup_hints.spec import DailyReload, FullCache, LookupSpec, PeriodicReload, Switch
 from lookup_hints.worker.process.open_connectors import scanned
@@ -250,7 +250,7 @@ def keys_by_hash(rows: pa.Table) -> Keys:
 
 
 class HeldCache(Cache):
-    """A table that is kept whole as a flow's cache; it counts what happens from now on."""
+    """A table that is kept whole as the cache of a task; it counts what happens from now on."""
 
     use: object = None
     """What keeps the folder of the table, where others may remove it."""

@@ -36,7 +36,7 @@ from lookup_hints.spi.changes import versions_of
 from lookup_hints.spi.request_and_answer import LookupTable, OrderCondition
 from lookup_hints.spi.secrets import masker
 from lookup_hints.worker.process.open_connectors import needing_its_driver
-from lookup_hints.worker.process.task import in_stream, running_part, running_statement
+from lookup_hints.worker.process.running_task import in_stream, running_part, running_statement
 
 if TYPE_CHECKING:
     from lookup_hints.cache.full_cache import HeldTable

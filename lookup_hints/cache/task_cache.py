@@ -1,7 +1,7 @@
-"""Between a flow and a cache: what is known of the keys of a window, and what the source has answered.
+"""Between a scheduler and a cache: what is known of the keys of a window, and what the source has answered.
 
-The flow's driver hands over answers and does not wait; the thread that reads the input asks the cache, and
-writes. Where the cache fails, the task goes on without it and says so once: its rows are the same.
+The scheduler's driver hands over answers and does not wait; the thread that reads the input asks the cache,
+and writes. Where the cache fails, the task goes on without it and says so once: its rows are the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed
-from lookup_hints.engine.state import Learn
+from lookup_hints.engine.backlog import Learn
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.metrics.lookup_metrics import CountsByKey, LookupMetrics, MaxGauge
 from lookup_hints.spec import LookupSpec

@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
+from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.security_policy import Policy
-from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
 
 WHY = b"why"
 """Where the metadata of a member says why it has no type."""

@@ -35,8 +35,8 @@ from lookup_hints.cli.import_http_tables import (
     together,
     type_of,
 )
+from lookup_hints.spi.arrow_types import TIMESTAMP
 from lookup_hints.spi.secrets import references
-from lookup_hints.spi.types import TIMESTAMP
 
 _UINT64 = pa.decimal128(20, 0)
 _BY_FORMAT: Mapping[str, Mapping[str, pa.DataType]] = {

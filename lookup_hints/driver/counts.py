@@ -14,7 +14,7 @@ from secrets import compare_digest, token_hex
 from typing import TYPE_CHECKING, Any
 
 from lookup_hints.metrics.lookup_metrics import LookupMetrics, Plain, TaskRecord, TaskRun
-from lookup_hints.worker.reporting import PROPERTY, Send
+from lookup_hints.worker.process.running_task import PROPERTY, Send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,9 +23,9 @@ from lookup_hints.hints.hint_comments import LookupHint
 from lookup_hints.plan.decide.key_casts import ANSI
 from lookup_hints.plan.read.lookup_use import LookThrough
 from lookup_hints.spi import Connector
+from lookup_hints.spi.arrow_types import TIMESTAMP
 from lookup_hints.spi.options import Conf
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.spi.types import TIMESTAMP
 from lookup_hints.sql.lexer import pieces, text_value
 from lookup_hints.sql.session_syntax import with_backquotes, with_escapes, with_long_pipes, with_variables
 from lookup_hints.streaming.streams import Streams

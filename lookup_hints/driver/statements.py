@@ -16,9 +16,9 @@ from lookup_hints.errors import InternalError, QueryError
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.planner import mentions_lookup
 from lookup_hints.plan.read.query_parts import written_query
+from lookup_hints.spi.arrow_types import type_name
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import masked_text
-from lookup_hints.spi.types import type_name
 from lookup_hints.sql.lexer import quoted, string_literal
 from lookup_hints.statements.classify import Explain, Setting, SparkStatement
 from lookup_hints.streaming.insert import StreamInsert, read_insert

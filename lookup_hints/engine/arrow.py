@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lookup_hints.errors import AnswerError
-from lookup_hints.spi.casts import cast
+from lookup_hints.spi.arrow_types import cast
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, PlacedRows
 
 OUTPUT_BYTES = 32 * 1024 * 1024

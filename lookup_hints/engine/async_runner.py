@@ -1,6 +1,6 @@
-"""Drives a flow on an event loop: many requests in flight, timers instead of sleeping.
+"""Drives a scheduler on an event loop: many requests in flight, timers instead of sleeping.
 
-The flow lives on the loop. Spark's thread reads the input, hands windows over, and takes settled ones
+The scheduler lives on the loop. Spark's thread reads the input, hands windows over, and takes settled ones
 back; it meets the loop only through the ``call`` that it is given, so tests run both on one thread.
 """
 
@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from lookup_hints.engine.arrow import Keys
-from lookup_hints.engine.flow import LookupFlow, feed
+from lookup_hints.engine.backlog import Ask, Hold, Idle, WaitUntil
 from lookup_hints.engine.permits import Request, RequestPermits, with_permits_async
-from lookup_hints.engine.steps import Ask, Hold, Idle, WaitUntil
+from lookup_hints.engine.request_scheduler import RequestScheduler, feed
 from lookup_hints.engine.window import HAND_OUT_BYTES, Settled
 from lookup_hints.errors import ConnectorError, LookupTimeout, NoTurn
 from lookup_hints.metrics.lookup_metrics import Cause
@@ -89,10 +89,12 @@ def _up_to(nbytes: int, finished: Iterator[Settled]) -> Iterator[Settled]:
 
 
 class AsyncDriver:
-    """One run of a flow on the event loop. Its methods are called on the loop's thread only."""
+    """One run of a scheduler on the event loop. Its methods are called on the loop's thread only."""
 
-    def __init__(self, flow: LookupFlow, lookup: Callable[[LookupRequest], Awaitable[Answer]]) -> None:
-        self._flow = flow
+    def __init__(
+        self, scheduler: RequestScheduler, lookup: Callable[[LookupRequest], Awaitable[Answer]]
+    ) -> None:
+        self._scheduler = scheduler
         self._lookup = self._with_permit(lookup)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._given_up: set[asyncio.Task[Any]] = set()
@@ -104,14 +106,14 @@ class AsyncDriver:
         self._changed = asyncio.Event()
         self._is_closing = False
         self._looks_again = False
-        flow.recorder.pending_waits.on_change = self._look_again_soon
+        scheduler.recorder.pending_waits.on_change = self._look_again_soon
 
     def _with_permit(self, lookup: Callable[[Request], Awaitable[_T]]) -> Callable[[Request], Awaitable[_T]]:
-        return with_permits_async(lookup, self._flow.connector, self._flow.limiter, self._now)
+        return with_permits_async(lookup, self._scheduler.connector, self._scheduler.limiter, self._now)
 
     async def feed(self, keys: Keys | None) -> None:
         """Give the next window, or None at the end of the input; its requests start at once."""
-        feed(self._flow, keys)
+        feed(self._scheduler, keys)
         self._go_on()
 
     async def progress(self) -> RunProgress:
@@ -123,44 +125,44 @@ class AsyncDriver:
         while True:
             if self._failure is not None:
                 raise self._failure
-            shown_again = self._flow.show(self._now())
-            finished = tuple(_up_to(HAND_OUT_BYTES, self._flow.finished()))
+            shown_again = self._scheduler.show(self._now())
+            finished = tuple(_up_to(HAND_OUT_BYTES, self._scheduler.finished()))
             if finished:
                 self._go_on()  # what they held may be what others waited for
-            if finished or self._flow.wants_input or self._flow.is_done:
-                is_done = self._flow.is_done and not finished
-                return RunProgress(finished, self._flow.wants_input, is_done)
+            if finished or self._scheduler.wants_input or self._scheduler.is_done:
+                is_done = self._scheduler.is_done and not finished
+                return RunProgress(finished, self._scheduler.wants_input, is_done)
             self._changed.clear()
             await self._wait(shown_again)
 
     async def _wait(self, until: float) -> None:
         """Until something has changed. An answer ends what is counted as waiting before it is worked on."""
-        self._flow.waits(self._blocked_by(), self._now())
+        self._scheduler.waits(self._blocked_by(), self._now())
         timer = None if math.isinf(until) else asyncio.get_running_loop().call_at(until, self._changed.set)
         await self._changed.wait()
         if timer is not None:
             timer.cancel()
-        self._flow.waits(None, self._now())
+        self._scheduler.waits(None, self._now())
 
     def _blocked_by(self) -> Cause:
-        return self._flow.blocked_by(self._now())
+        return self._scheduler.blocked_by(self._now())
 
     def _look_again_soon(self) -> None:
         """Many requests that begin or end to wait together are looked at once."""
-        if not self._looks_again and self._flow.recorder.waits.cause is not None:
+        if not self._looks_again and self._scheduler.recorder.waits.cause is not None:
             self._looks_again = True
             asyncio.get_running_loop().call_soon(self._look_again)
 
     def _look_again(self) -> None:
         self._looks_again = False
-        if self._flow.recorder.waits.cause is not None:
-            self._flow.waits(self._blocked_by(), self._now())
+        if self._scheduler.recorder.waits.cause is not None:
+            self._scheduler.waits(self._blocked_by(), self._now())
 
     async def close(self) -> None:
         """Cancel every request in flight and wait, for some seconds at most, until they are gone."""
         self._is_closing = True
-        self._flow.recorder.close()
-        self._flow.waits(None, self._now())
+        self._scheduler.recorder.close()
+        self._scheduler.waits(None, self._now())
         self._set_timer(None)
         self._hold_back(None)
         # Those that were given up are cancelled already: a second time would cut short what they hand back.
@@ -169,7 +171,7 @@ class AsyncDriver:
         if self._tasks:
             seconds = CLOSE_LATE_SECONDS if self._is_late else CLOSE_SECONDS
             await asyncio.wait(self._tasks, timeout=seconds)
-        self._flow.limiter.close()
+        self._scheduler.limiter.close()
 
     def _go_on(self) -> None:
         """Send all that may be sent now, and wake up when more falls due."""
@@ -185,7 +187,7 @@ class AsyncDriver:
             self._changed.set()
 
     def _send_all(self) -> WaitUntil | Idle:
-        while isinstance(step := self._flow.next(self._now()), Ask):
+        while isinstance(step := self._scheduler.next(self._now()), Ask):
             self._start(step)
         return step
 
@@ -203,7 +205,7 @@ class AsyncDriver:
         task.add_done_callback(self._given_up.discard)
         self._is_late = True
         try:
-            self._flow.failed(ask, _no_answer(ask), max(self._now(), ask.deadline))
+            self._scheduler.failed(ask, _no_answer(ask), max(self._now(), ask.deadline))
         except Exception as failure:
             self._fail(failure)
         else:
@@ -222,12 +224,12 @@ class AsyncDriver:
 
     def _mind_memory(self) -> None:
         """Let the connector's lookups wait while too much is held, if it can."""
-        hold = self._flow.hold(self._now())
+        hold = self._scheduler.hold(self._now())
         if hold != self._holding:
             self._hold_back(hold)
 
     def _hold_back(self, hold: Hold | None) -> None:
-        connector = self._flow.connector
+        connector = self._scheduler.connector
         if self._end_of_hold is not None:
             self._end_of_hold.cancel()
             self._end_of_hold = None
@@ -246,18 +248,18 @@ class AsyncDriver:
         self._changed.set()
 
     async def _serve(self, ask: Ask) -> None:
-        permits = self._flow.limiter.permits()
-        with reporting_to(self._flow.recorder):
+        permits = self._scheduler.limiter.permits()
+        with reporting_to(self._scheduler.recorder):
             outcome = await self._outcome(ask, permits)
         if asyncio.current_task() in self._given_up:
             return
         try:
             if isinstance(outcome, _Failure):
-                self._flow.failed(ask, outcome.error, outcome.time)
+                self._scheduler.failed(ask, outcome.error, outcome.time)
             else:
                 if permits.waited:
                     ask = replace(ask, asked=ask.asked + permits.waited)
-                self._flow.answered(ask, outcome, self._now())
+                self._scheduler.answered(ask, outcome, self._now())
         except Exception as failure:
             self._fail(failure)
         else:
@@ -282,7 +284,7 @@ class AsyncDriver:
         now = self._now()
         self._is_late |= now + TIMER_TOLERANCE >= ask.deadline
         if not is_own:
-            return _Failure(no_permit(self._flow, ask), max(now, ask.deadline))
+            return _Failure(no_permit(self._scheduler, ask), max(now, ask.deadline))
         if now + TIMER_TOLERANCE < ask.deadline:  # a time-out of the driver's own
             return _Failure(error, now)
         return _Failure(_no_answer(ask), max(now, ask.deadline))
@@ -308,7 +310,9 @@ def had_permit(permits: RequestPermits, waited: float, ask: Ask) -> bool:
     return not permits.gave_up and 2 * waited < (ask.request.timeout or math.inf)
 
 
-def no_permit(flow: LookupFlow, ask: Ask) -> ConnectorError:
+def no_permit(scheduler: RequestScheduler, ask: Ask) -> ConnectorError:
     """The time of ``ask`` is up, and some of it got no permit: the source is down, or at its limit."""
     waited = f"no request was allowed within {ask.request.timeout:g} s"
-    return LookupTimeout(f"{waited}: {flow.limiter.outage}") if flow.limiter.outage else NoTurn(waited)
+    return (
+        LookupTimeout(f"{waited}: {scheduler.limiter.outage}") if scheduler.limiter.outage else NoTurn(waited)
+    )

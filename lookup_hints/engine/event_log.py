@@ -7,18 +7,20 @@ import re
 import unicodedata
 from collections.abc import Set
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
 
 import pyarrow as pa
 
 from lookup_hints.engine.masking import known_secrets
-from lookup_hints.engine.steps import Part
 from lookup_hints.errors import AnswerError, ConnectorError, LookupHintsError, LookupTimeout
 from lookup_hints.metrics.lookup_metrics import Events
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import Connector
 from lookup_hints.spi.secrets import MASK, masker
+
+if TYPE_CHECKING:
+    from lookup_hints.engine.backlog import Part
 
 _KEYS_SHOWN = 3
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -20,13 +20,85 @@ from lookup_hints.engine.arrow import (
     place,
     present,
 )
+from lookup_hints.engine.backlog import Ask, Batch, LookupState, Part
 from lookup_hints.engine.event_log import connector_name, failure, is_defect, out_of_time
-from lookup_hints.engine.state import LookupState
-from lookup_hints.engine.steps import Ask, Batch, Part
 from lookup_hints.engine.window import Window
 from lookup_hints.errors import ConnectorError, LookupTimeout, SourceDown
+from lookup_hints.metrics.task_recorder import TaskRecorder
+from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import ReportsOutcomes
 from lookup_hints.spi.request_and_answer import LookupRequest, Outcome, PlacedRows
+
+
+@dataclass(frozen=True)
+class FailedKeys:
+    """Keys that failed for good together.
+
+    Args:
+        keys: the keys.
+        error_class: the class of the error.
+        error: what it says; secrets in it are not masked.
+        attempts: how often the keys were asked.
+    """
+
+    keys: pa.Table
+    error_class: str
+    error: str
+    attempts: int
+
+
+Keep = Callable[[FailedKeys], None]
+"""Takes keys that are to be dead letters. Called by whoever drives the scheduler, so it must not wait."""
+
+
+class GivenUp:
+    """The keys of a task that failed for good and do not fail it: counted, bounded and kept."""
+
+    def __init__(self, spec: LookupSpec, recorder: TaskRecorder, keep: Keep) -> None:
+        self._spec, self._settings, self._recorder, self._keep = spec, spec.settings, recorder, keep
+        self._keys = 0
+        self._last: ConnectorError | None = None
+
+    def take(self, part: Part, error: ConnectorError) -> None:
+        """The keys of ``part`` failed for good.
+
+        Raises:
+            ConnectorError: these are more than `max-errors` allows.
+        """
+        self._keys += len(part)
+        self._last = error
+        most = self._settings.max_errors
+        if most is not None and self._keys > most:
+            raise self._too_many(f"'max-errors' = {most}")
+        if self._settings.dead_letters is not None:
+            self._recorder.count(dead_letters=len(part))
+            self._keep(_failed(part, error))
+
+    def check_ratio(self) -> None:
+        """The task asked all its keys.
+
+        Raises:
+            ConnectorError: more of them failed than `max-error-ratio` allows.
+        """
+        most = self._settings.max_error_ratio
+        if most is not None and self._keys > most * self._recorder.total.keys:
+            raise self._too_many(f"'max-error-ratio' = {most:.6g}")
+
+    def _too_many(self, limit: str) -> ConnectorError:
+        asked, table = self._recorder.total.keys, self._spec.table.name
+        error = ConnectorError(
+            f"Too many keys failed for good in table {table}: {self._keys:,} of the {asked:,} that this task"
+            f" has read so far; {limit} allows fewer. The last: {self._last}"
+        )
+        error.__cause__ = self._last
+        return error
+
+
+def _failed(part: Part, error: ConnectorError) -> FailedKeys:
+    cause = error.__cause__
+    told = cause if isinstance(cause, Exception) and not isinstance(error, LookupTimeout) else error
+    return FailedKeys(part.keys, type(told).__name__, str(told), part.attempt)
+
 
 _LONGEST_BEAT = 0.125
 
@@ -34,9 +106,10 @@ _LONGEST_BEAT = 0.125
 class Settling:
     """Applies the retry policy and `on-error`; the rows of settled keys are held, the others wait."""
 
-    def __init__(self, state: LookupState, random: Random) -> None:
+    def __init__(self, state: LookupState, random: Random, keep: Keep) -> None:
         self._state, self._spec, self._settings = state, state.spec, state.spec.settings
         self._random = random
+        self.given_up = GivenUp(state.spec, state.recorder, keep)
 
     def fail(self, ask: Ask, error: Exception, now: float) -> None:
         """All keys of ``ask`` failed."""
@@ -185,7 +258,7 @@ class Settling:
             return
         if self._settings.on_error == "fail":
             raise error
-        self._state.given_up.take(part, error)
+        self.given_up.take(part, error)
         if self._settings.on_error == "skip":
             part.batch.window.skip(part.positions)
             self._state.recorder.count(skipped=len(part))

@@ -12,8 +12,7 @@ from typing import TypeAlias, TypeVar
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.limits.origin_limiter import OriginLimiter, OriginPermits
-from lookup_hints.limits.shared_limits import Rules
-from lookup_hints.limits.store import LimitStores
+from lookup_hints.limits.shared_limits import LimitStores, Rules
 from lookup_hints.metrics.task_recorder import TIMER_TOLERANCE
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import (

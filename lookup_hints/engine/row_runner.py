@@ -1,7 +1,7 @@
-"""Drives a flow whose connector is asked key by key: many in flight, each looked up by itself.
+"""Drives a scheduler whose connector is asked key by key: many in flight, each looked up by itself.
 
-The flow is made for columns, and telling it of one key costs as much as of a thousand. So finished keys are
-told together, a few milliseconds late at most, and it gives out more keys than may be in flight: the
+The scheduler is made for columns, and telling it of one key costs as much as of a thousand. So finished keys
+are told together, a few milliseconds late at most, and it gives out more keys than may be in flight: the
 workers here never wait for it.
 
 A connector may start many keys at once. The others have a worker each, a task, which looks up one after the
@@ -19,8 +19,8 @@ from typing import Any
 import pyarrow as pa
 
 from lookup_hints.engine.async_runner import CANCEL_SECONDS, AsyncDriver, had_permit, no_permit
-from lookup_hints.engine.flow import LookupFlow
-from lookup_hints.engine.steps import Ask
+from lookup_hints.engine.backlog import Ask
+from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.metrics.lookup_metrics import Cause
 from lookup_hints.spi import RowStarter, StartedRow, StartedRows, TakeRows
@@ -29,7 +29,7 @@ from lookup_hints.spi.request_and_answer import RowRequest, Rows
 from lookup_hints.spi.request_context import reporting_to, using_permits
 
 LATE_SECONDS = 0.005
-"""How long a finished key may wait for others, to be told to the flow with them."""
+"""How long a finished key may wait for others, to be told to the scheduler with them."""
 
 
 class _Asked:
@@ -45,21 +45,21 @@ class _Asked:
 
 
 class RowDriver(AsyncDriver):
-    """One run of a flow whose connector is asked one key at a time, ``capacity`` of them at once."""
+    """One run of a scheduler whose connector is asked one key at a time, ``capacity`` of them at once."""
 
     def __init__(
         self,
-        flow: LookupFlow,
+        scheduler: RequestScheduler,
         connector: RowsAsTable,
         lookup_row: Callable[[RowRequest], Awaitable[Rows]],
         capacity: int,
         row_starter: Callable[[TakeRows], RowStarter | None] = lambda _: None,
     ) -> None:
-        super().__init__(flow, _never)
+        super().__init__(scheduler, _never)
         self._row_starter = row_starter
         self._starter: RowStarter | None = None
         self._started: dict[StartedRow, tuple[_Asked, int, float]] = {}
-        self._permits = flow.limiter.permits()
+        self._permits = scheduler.limiter.permits()
         """Those of the keys that are started."""
         self._connector = connector
         self._lookup_row = self._with_permit(lookup_row)
@@ -69,7 +69,7 @@ class RowDriver(AsyncDriver):
         self._asked: dict[_Asked, None] = {}  # in the order of asking
         self._in_flight = self._most_in_flight = 0
         self._took: list[float] = []
-        """Seconds that each finished key took, until the flow is told of them."""
+        """Seconds that each finished key took, until the scheduler is told of them."""
         self._untold = 0
         self._telling: asyncio.TimerHandle | None = None
 
@@ -90,7 +90,7 @@ class RowDriver(AsyncDriver):
     def _blocked_by(self) -> Cause:
         under_way = len(self._running) + len(self._started)
         has_queue = bool(self._waiting) and under_way >= self._capacity
-        return self._flow.blocked_by(self._now(), under_way=under_way, has_queue=has_queue)
+        return self._scheduler.blocked_by(self._now(), under_way=under_way, has_queue=has_queue)
 
     def _start(self, ask: Ask) -> None:
         asked = _Asked(ask)
@@ -115,7 +115,7 @@ class RowDriver(AsyncDriver):
         if self._starter is None:
             if not self._waiting:
                 return
-            with reporting_to(self._flow.recorder), using_permits(self._permits):
+            with reporting_to(self._scheduler.recorder), using_permits(self._permits):
                 self._starter = self._row_starter(self._take)
         while self._starter is not None and (free := self._free) > 0:
             asked = self._waiting[0][0]
@@ -176,8 +176,8 @@ class RowDriver(AsyncDriver):
         """
         task = asyncio.current_task()
         assert task is not None
-        permits, clock = self._flow.limiter.permits(), asyncio.get_running_loop().time
-        with reporting_to(self._flow.recorder), using_permits(permits):
+        permits, clock = self._scheduler.limiter.permits(), asyncio.get_running_loop().time
+        with reporting_to(self._scheduler.recorder), using_permits(permits):
             while True:
                 self._begin(1)
                 started, waited = clock(), permits.waited
@@ -210,7 +210,7 @@ class RowDriver(AsyncDriver):
 
     def _cancelled(self, asked: _Asked, error: asyncio.CancelledError, *, is_own: bool) -> Exception:
         if asked.is_out_of_time:
-            return _out_of_time(asked) if is_own else no_permit(self._flow, asked.ask)
+            return _out_of_time(asked) if is_own else no_permit(self._scheduler, asked.ask)
         cancelled = ConnectorError("the connector cancelled the lookup itself")
         cancelled.__cause__ = error
         return cancelled
@@ -228,9 +228,9 @@ class RowDriver(AsyncDriver):
         self._waiting = deque(each for each in self._waiting if each[0] is not asked)
         for row in [row for row, (own, _, _) in self._started.items() if own is asked]:
             self._finish(*self._cancel(row), _out_of_time(asked))
-        limiter = self._flow.limiter
+        limiter = self._scheduler.limiter
         lacks_permits = limiter.is_crowded(len(self._running) + len(self._waiting)) or limiter.outage
-        late = no_permit(self._flow, asked.ask) if lacks_permits else _out_of_time(asked)
+        late = no_permit(self._scheduler, asked.ask) if lacks_permits else _out_of_time(asked)
         for position in unstarted:
             self._finish(asked, position, late)
 
@@ -260,7 +260,7 @@ class RowDriver(AsyncDriver):
             self._telling = asyncio.get_running_loop().call_later(LATE_SECONDS, self._tell)
 
     def _tell(self) -> None:
-        """Give the flow what has finished, and send what it wants next."""
+        """Give the scheduler what has finished, and send what it wants next."""
         if self._telling is not None:
             self._telling.cancel()
             self._telling = None
@@ -271,7 +271,7 @@ class RowDriver(AsyncDriver):
         try:
             for asked in [each for each in self._asked if each.finished]:
                 self._tell_of(asked)
-            if self._waiting and not self._flow.has_room_for(self._in_flight):
+            if self._waiting and not self._scheduler.has_room_for(self._in_flight):
                 self._give_back()
         except Exception as failure:
             self._fail(failure)
@@ -280,16 +280,16 @@ class RowDriver(AsyncDriver):
 
     def _tell_times(self) -> None:
         took, self._took = self._took, []
-        self._flow.took(took, self._most_in_flight)
+        self._scheduler.took(took, self._most_in_flight)
 
     def _give_back(self) -> None:
-        """Let the flow say again when the keys that wait here are asked: rows of others fill the memory."""
+        """Let the scheduler say again when the keys that wait here are asked: rows fill the memory."""
         waiting: dict[_Asked, list[int]] = {}
         for asked, position in self._waiting:
             waiting.setdefault(asked, []).append(position)
         self._waiting.clear()
         for asked, positions in waiting.items():
-            self._flow.unasked(self._without(asked, positions), self._now())
+            self._scheduler.unasked(self._without(asked, positions), self._now())
 
     def _without(self, asked: _Asked, positions: list[int]) -> Ask:
         """The part of ``asked`` at ``positions``, which it will not wait for any more."""
@@ -306,7 +306,7 @@ class RowDriver(AsyncDriver):
         told = self._without(asked, [position for position, _ in finished])
         outcomes = [(asked.rows[position], outcome) for position, outcome in finished]
         now = max(self._now(), asked.ask.deadline) if asked.is_out_of_time else self._now()
-        self._flow.answered(told, outcomes_of(self._connector, outcomes, asked.ask.request.schema), now)
+        self._scheduler.answered(told, outcomes_of(self._connector, outcomes, asked.ask.request.schema), now)
 
 
 def _out_of_time(asked: _Asked) -> LookupTimeout:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookup_hints.engine.adaptive_batch_size import WINDOW_BYTES
 from lookup_hints.engine.arrow import (
     Keys,
     Placed,
@@ -21,7 +22,6 @@ from lookup_hints.engine.arrow import (
     with_nulls,
 )
 from lookup_hints.engine.asof_and_ranges import answering
-from lookup_hints.engine.request_size import WINDOW_BYTES
 from lookup_hints.metrics.task_recorder import TaskRecorder
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi.request_and_answer import OrderCondition

@@ -16,8 +16,7 @@ from contextlib import AbstractContextManager, suppress
 
 from lookup_hints.errors import ConnectorError, NoTurn, SourceDown, TooManyRequests
 from lookup_hints.limits.adaptive_concurrency import START
-from lookup_hints.limits.shared_limits import POLL_SECONDS, UNBOUNDED, Lack, Rules
-from lookup_hints.limits.store import LimitStore, is_alive
+from lookup_hints.limits.shared_limits import POLL_SECONDS, UNBOUNDED, Lack, LimitStore, Rules, is_alive
 from lookup_hints.limits.task_permits import PUBLISH_SECONDS, TaskPermits
 from lookup_hints.spi.request_context import Ending, Reporting, Wait, reporting
 

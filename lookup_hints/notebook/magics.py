@@ -30,7 +30,7 @@ from lookup_hints.metrics.readable_summary import facts_of, what_mattered
 from lookup_hints.notebook import html
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.session import LookupSession
-from lookup_hints.spi.types import sql_type
+from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.statements.classify import parameters
 from lookup_hints.statements.script import ScriptStatement, parse_params, split_statements
 

@@ -36,10 +36,10 @@ from lookup_hints.plan.read.query_parts import is_one_query, script_variables
 from lookup_hints.plan.read.statement import Remembering, Statement, once
 from lookup_hints.plan.spark_analysis import Analysis, Columns
 from lookup_hints.spi import Connector
+from lookup_hints.spi.arrow_types import type_name
 from lookup_hints.spi.connector import why_not_read
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.options import InForce, Place, in_force
-from lookup_hints.spi.types import type_name
 from lookup_hints.sql.text_edits import Cut
 
 _OPTIONS = {option.key: option for option in LOOKUP_OPTIONS}

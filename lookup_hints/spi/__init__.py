@@ -29,18 +29,18 @@ from lookup_hints.spi.connector import (
 )
 from lookup_hints.spi.filtering import Filter, FilteredScan, FilterValue
 from lookup_hints.spi.health import Endpoint, HealthCheck, HealthRequest, ReportsHealth, connections_check
-from lookup_hints.spi.option_types import (
+from lookup_hints.spi.options import (
     BOOLEAN,
     DURATION,
     FILE,
     SIZE,
     TEXT,
+    Option,
     OptionType,
     choice,
     integer,
     number,
 )
-from lookup_hints.spi.options import Option
 from lookup_hints.spi.request_and_answer import (
     Answer,
     LookupRequest,

@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyarrow import types
 
 from lookup_hints.errors import OptionError, Problem, nearest
+from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.connector import Connector
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.spi.types import sql_type
 
 CHANGED_COLUMN, CHECK_INTERVAL = "lookup.cache.changed-column", "lookup.cache.check-interval"
 

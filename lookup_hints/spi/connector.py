@@ -35,6 +35,7 @@ from lookup_hints.errors import (
     nearest,
 )
 from lookup_hints.spi.address import origin_of, place_of
+from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.options import Option
 from lookup_hints.spi.request_and_answer import (
     Answer,
@@ -49,7 +50,6 @@ from lookup_hints.spi.request_and_answer import (
     TableSize,
 )
 from lookup_hints.spi.request_context import Ending, ending_of
-from lookup_hints.spi.types import sql_type
 
 
 class Connector:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lookup_hints.spi.option_types import (
+from lookup_hints.spi.options import (
     BOOLEAN,
     DURATION,
     FOLDER,
@@ -13,12 +13,13 @@ from lookup_hints.spi.option_types import (
     SIZE,
     TEXT,
     TIME_OF_DAY,
+    Option,
+    Place,
     choice,
     integer,
     number,
     spelled,
 )
-from lookup_hints.spi.options import Option, Place
 
 _QUERY = frozenset({Place.HINT, Place.TABLE})
 _EVERYWHERE = frozenset(Place)

@@ -1,19 +1,250 @@
-"""Options as data: key, type, default, meaning, and where each may stand.
+"""Options as data: key, type, default, meaning, and where each may stand; and what values each type takes.
 
 Validation, nearest-name help, DESCRIBE and the reference in ``docs/options.md`` are all made from tables of
-options: ``lookup_options``, ``streaming/options`` and, for connectors, their ``OPTIONS``.
+options: ``lookup_options``, ``stream_options`` and, for connectors, their ``OPTIONS``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import time
 from enum import Enum
 from functools import cached_property
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
-from lookup_hints.errors import OptionError, Problem
-from lookup_hints.spi.option_types import OptionType
+from lookup_hints.errors import OptionError, Problem, did_you_mean
+
+
+@dataclass(frozen=True)
+class OptionType:
+    """A named set of values and how one is read from text; ``parse`` raises ValueError.
+
+    Args:
+        name: what it is called in the reference.
+        parse: reads a value.
+        values: those that can be listed.
+    """
+
+    name: str
+    parse: Callable[[str], Any] = field(compare=False)
+    values: tuple[str, ...] = field(default=(), compare=False)
+
+
+_DURATION = re.compile(r"\s*(-?\d+)\s*([^\d\s]*)\s*", re.UNICODE)
+_UNITS: dict[str, float] = {
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600.0),
+    **dict.fromkeys(("min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("", "ms", "milli", "millis", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("µs", "micro", "micros", "microsecond", "microseconds"), 1e-6),
+    **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), 1e-9),
+}
+
+
+def _duration(text: str, least: float = 1e-3) -> float:
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError("write a whole number and a unit, as in '10s', '500 ms', '3 min' or '1 h'")
+    unit = match[2].lower()
+    if unit not in _UNITS:
+        tip = "; write 'min' for minutes" if unit == "m" else ""
+        raise ValueError(f"{match[2]!r} is not a unit; use d, h, min, s, ms, µs or ns{tip}")
+    seconds = int(match[1]) * _UNITS[unit]
+    if seconds < least:
+        raise ValueError("it must be at least 1 ms" if least else "it must not be negative")
+    return seconds
+
+
+_SIZE = re.compile(r"\s*(\d{1,18})\s*([a-z]*)\s*", re.IGNORECASE)
+_SIZE_UNITS: dict[str, int] = {
+    **dict.fromkeys(("", "b", "byte", "bytes"), 1),
+    **dict.fromkeys(("k", "kb", "kib"), 1024),
+    **dict.fromkeys(("m", "mb", "mib"), 1024**2),
+    **dict.fromkeys(("g", "gb", "gib"), 1024**3),
+}
+
+
+def _size(text: str) -> int:
+    match = _SIZE.fullmatch(text)
+    if match is None or match[2].lower() not in _SIZE_UNITS:
+        raise ValueError("write a whole number and a unit, as in '256 mb', '64 kb' or '1 gb'")
+    size = int(match[1]) * _SIZE_UNITS[match[2].lower()]
+    if size < 1:
+        raise ValueError("it must be at least 1 byte")
+    return size
+
+
+def _boolean(text: str) -> bool:
+    value = {"true": True, "false": False}.get(text.strip().lower())
+    if value is None:
+        raise ValueError("write true or false")
+    return value
+
+
+def integer(minimum: int, maximum: int = 2**31 - 1) -> OptionType:
+    """Whole numbers from ``minimum`` to ``maximum``."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text):
+            raise ValueError("write a whole number")
+        value = int(text)
+        if not minimum <= value <= maximum:
+            raise ValueError(f"it must be between {minimum} and {maximum}")
+        return value
+
+    return OptionType(f"integer >= {minimum}", parse)
+
+
+def number(minimum: float, maximum: float | None = None) -> OptionType:
+    """Numbers from ``minimum`` to ``maximum``."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise ValueError("write a number") from None
+        if not value >= minimum or (maximum is not None and value > maximum):
+            upper = "" if maximum is None else f" and at most {maximum:g}"
+            raise ValueError(f"it must be at least {minimum:g}{upper}")
+        return value
+
+    return OptionType(f"number >= {minimum:g}", parse)
+
+
+def choice(*values: str) -> OptionType:
+    """One of ``values``, ignoring case and taking ``-`` for ``_``."""
+
+    def parse(text: str) -> str:
+        value = normal_value(text)
+        if value not in values:
+            raise ValueError(_one_of(", ".join(values), text, values))
+        return value
+
+    return OptionType(" | ".join(values), parse, values)
+
+
+def _one_of(listed: str, given: str, values: Sequence[str]) -> str:
+    return f"it must be one of {listed}. {did_you_mean(given, values)}".rstrip(". ")
+
+
+def spelled(**values: Sequence[str]) -> OptionType:
+    """One of ``values``, each with its other spellings; case is ignored, ``_`` stands for ``-``.
+
+    Keyword arguments take no dash, so ``fixed_delay=...`` is the value ``fixed-delay``.
+    """
+    names = {name.replace("_", "-"): others for name, others in values.items()}
+    spellings = {spelling: name for name, others in names.items() for spelling in (name, *others)}
+
+    def parse(text: str) -> str:
+        value = text.strip().lower().replace("_", "-")
+        if value not in spellings:
+            raise ValueError(_one_of(", ".join(names), value, list(names)))
+        return spellings[value]
+
+    return OptionType(" | ".join(names), parse, tuple(names))
+
+
+Trigger = tuple[str, str | bool]
+"""When a streaming query runs: keyword and value for ``DataStreamWriter.trigger``."""
+
+_TRIGGERS = {
+    "processing-time": "processingTime",
+    "available-now": "availableNow",
+    "once": "once",
+    "real-time": "realTime",
+    "continuous": "continuous",
+}
+_WITHOUT_TIME = ("available-now", "once")
+
+
+def _trigger(text: str) -> Trigger:
+    match = re.fullmatch(r"([a-z]+(?:[-_ ][a-z]+)?)\s*(.*)", text.strip().lower())
+    kind = match[1].replace("_", "-").replace(" ", "-") if match else text
+    if match is None or kind not in _TRIGGERS:
+        raise ValueError(_one_of(TRIGGER.name, kind, list(_TRIGGERS)))
+    if kind in _WITHOUT_TIME:
+        if match[2]:
+            raise ValueError(f"{kind} takes no time")
+        return _TRIGGERS[kind], True
+    if not match[2]:
+        raise ValueError(f"{kind} needs a time, as in '{kind} 10s'")
+    seconds = _duration(match[2], 0.0 if kind == "processing-time" else 1e-3)
+    return _TRIGGERS[kind], f"{round(seconds * 1000)} milliseconds"
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(normal_value(name) for name in text.split(","))
+    if "" in names:
+        raise ValueError("write names separated by commas")
+    return names
+
+
+def _text(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it must not be empty")
+    return text
+
+
+def _label(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", text):
+        raise ValueError("write letters, digits, '-', '_' and '.'")
+    return text
+
+
+_SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "hdfs": "hdfs"}
+_HOW_FOLDER = (
+    "write an absolute path, or an address that begins with file:///, s3://, s3a://, gs:// or hdfs://"
+)
+
+
+def _folder(text: str) -> str:
+    """An absolute path, or an address as pyarrow spells it."""
+    address = urlsplit(text.strip())
+    if address.scheme in ("", "file"):
+        path = unquote(address.path) if address.scheme else text.strip()
+        if not path.startswith("/") or address.netloc:
+            raise ValueError(_HOW_FOLDER)
+        return path.rstrip("/") or "/"
+    if address.scheme not in _SCHEMES or not address.netloc:
+        raise ValueError(_HOW_FOLDER)
+    if address.password is not None:
+        raise ValueError("it must hold no password, as plans show it; give the machines their own rights")
+    return address._replace(scheme=_SCHEMES[address.scheme], path=address.path.rstrip("/")).geturl()
+
+
+def normal_value(text: str) -> str:
+    """The normal form of an enumerated value: case is ignored, ``-`` and ``_`` are the same."""
+    return text.strip().lower().replace("-", "_")
+
+
+def _time_of_day(text: str) -> time:
+    try:
+        return time.fromisoformat(re.sub("[zZ]$", "+00:00", text.strip()))
+    except ValueError:
+        raise ValueError("write a time of day, as in '10:15', '10:15Z' or '10:15+07:00'") from None
+
+
+BOOLEAN = OptionType("boolean", _boolean, ("true", "false"))
+DURATION = OptionType("duration", _duration)
+SIZE = OptionType("size", _size)
+DURATION_OR_ZERO = OptionType("duration", lambda text: _duration(text, 0.0))
+TRIGGER = OptionType(
+    "processing-time <duration> | available-now | once | real-time <duration> | continuous <duration>",
+    _trigger,
+    tuple(_TRIGGERS),
+)
+TIME_OF_DAY = OptionType("ISO time", _time_of_day)
+TEXT = OptionType("text", _text)
+LABEL = OptionType("name", _label)
+FILE = OptionType("file", _text)
+"""The path of a file on the machine that connects; `lookup.security.allowed-references` counts for it."""
+FOLDER = OptionType("folder", _folder)
+"""A folder that is written to: an absolute path, or an address that begins with ``s3://`` or the like."""
+NAMES = OptionType("names, comma-separated", _names)
 
 
 class Place(Enum):

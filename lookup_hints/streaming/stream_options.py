@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from lookup_hints.spi.option_types import (
+from lookup_hints.spi.options import (
     BOOLEAN,
     DURATION,
     DURATION_OR_ZERO,
     TEXT,
     TRIGGER,
+    Option,
+    Place,
     choice,
     integer,
     number,
     spelled,
 )
-from lookup_hints.spi.options import Option, Place
 
 _SESSION = frozenset({Place.SESSION})
 _STREAM = frozenset({Place.INSERT, Place.SESSION})

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lookup_hints.errors import DdlError, OptionError, Problem, nearest
 from lookup_hints.spi import Connector, ReportsSchema
+from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.changes import check_changed_column, versions_of
 from lookup_hints.spi.flink import TABLE_OPTIONS, instead_of
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, REMOVED_OPTIONS
@@ -18,7 +19,6 @@ from lookup_hints.spi.options import Conf, Option, Place, hidden_keys, options_a
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import Secret, conf_references
 from lookup_hints.spi.security_policy import Policy
-from lookup_hints.spi.types import sql_type
 from lookup_hints.tables.ddl import CreateLookupTable, Ddl, DropTable, ShowLookupTables, ShowTables
 from lookup_hints.tables.registry import connector_class
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from lookup_hints.errors import DdlError, Problem, nearest
 from lookup_hints.hints.dialect import place_of, read_options
+from lookup_hints.spi.arrow_types import TIMESTAMP, sql_type
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import MASK, masked_text
-from lookup_hints.spi.types import TIMESTAMP, sql_type
 from lookup_hints.sql.lexer import Kind, Piece, code, pieces, quoted, string_literal
 from lookup_hints.tables.ddl_columns import COMMENT, DdlReader, Unreadable, read_columns
 

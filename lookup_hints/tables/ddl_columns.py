@@ -10,9 +10,9 @@ from typing import NoReturn
 import pyarrow as pa
 
 from lookup_hints.errors import Problem, Span, nearest
+from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ
 from lookup_hints.spi.options import Conf
 from lookup_hints.spi.secrets import MASK
-from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from lookup_hints.sql.lexer import Kind, Piece, comma_groups
 
 _SIMPLE: dict[str, pa.DataType] = {

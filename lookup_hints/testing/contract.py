@@ -41,8 +41,7 @@ from lookup_hints.spi.changes import grows
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable, Outcome, Outcomes
 from lookup_hints.spi.secrets import masker
 from lookup_hints.testing.fake import looked_up
-from lookup_hints.testing.rows_by_order import check_rows_by_order
-from lookup_hints.testing.started_rows import check_started_rows
+from lookup_hints.testing.row_checks import check_rows_by_order, check_started_rows
 
 Key = Mapping[str, Any]
 """The value of each column asked by."""

@@ -18,13 +18,13 @@ import pyarrow as pa
 
 from lookup_hints.engine.arrow import distinct_keys
 from lookup_hints.engine.async_runner import AsyncDriver, LoopCall, run_async
-from lookup_hints.engine.flow import LookupFlow
 from lookup_hints.engine.permits import limiter_of
+from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.row_runner import RowDriver
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import ConnectorError
-from lookup_hints.limits.store import LimitStores
+from lookup_hints.limits.shared_limits import LimitStores
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
@@ -181,51 +181,57 @@ def looked_up(
         schema=spec.key_schema,
     )
     run = _run_async if spec.settings.asynchronous else _run_sync
-    windows, seconds, flow = run(spec, table, waits=waits)
+    windows, seconds, scheduler = run(spec, table, waits=waits)
     lists = [each for window in windows for part in window.results(spec) for each in part.to_pylist()]
     rows = [None if each is None else [tuple(row.values()) for row in each] for each in lists]
-    return LookedUp(rows, seconds, flow.metrics)
+    return LookedUp(rows, seconds, scheduler.metrics)
 
 
-def _flow(spec: LookupSpec, clock: Callable[[], float], sleep: Callable[[float], None]) -> LookupFlow:
+def _scheduler(
+    spec: LookupSpec, clock: Callable[[], float], sleep: Callable[[float], None]
+) -> RequestScheduler:
     limiter = limiter_of(spec, LimitStores(), None, clock=clock, sleep=sleep)
-    return LookupFlow(spec, Random(0), limiter=limiter)  # noqa: S311 - jitter, not cryptography
+    return RequestScheduler(spec, Random(0), limiter=limiter)  # noqa: S311 - jitter, not cryptography
 
 
-def _run_sync(spec: LookupSpec, table: pa.Table, *, waits: bool) -> tuple[list[Settled], float, LookupFlow]:
+def _run_sync(
+    spec: LookupSpec, table: pa.Table, *, waits: bool
+) -> tuple[list[Settled], float, RequestScheduler]:
     connector = spec.connector
     assert isinstance(connector, SyncLookup), f"{type(connector).__name__} cannot be asked sync"
     fake = connector.clock if isinstance(connector, FakeConnector) else FakeClock()
     clock, sleep = (time.monotonic, time.sleep) if waits else (fake, fake.sleep)
-    flow = _flow(spec, clock, sleep)
+    scheduler = _scheduler(spec, clock, sleep)
     started = clock()
     connector.open()
     try:
         inputs = iter([distinct_keys(table)])
-        windows = list(run_sync(flow, inputs, connector.lookup, clock=clock, sleep=sleep))
+        windows = list(run_sync(scheduler, inputs, connector.lookup, clock=clock, sleep=sleep))
     finally:
         connector.close()
-    return windows, clock() - started, flow
+    return windows, clock() - started, scheduler
 
 
-def _run_async(spec: LookupSpec, table: pa.Table, *, waits: bool) -> tuple[list[Settled], float, LookupFlow]:
+def _run_async(
+    spec: LookupSpec, table: pa.Table, *, waits: bool
+) -> tuple[list[Settled], float, RequestScheduler]:
     connector = spec.connector
     assert isinstance(connector, AsyncLookup), f"{type(connector).__name__} cannot be asked async"
     loop = asyncio.SelectorEventLoop() if waits else FakeLoop()
-    flow = _flow(spec, loop.time, time.sleep)
+    scheduler = _scheduler(spec, loop.time, time.sleep)
     if isinstance(connector, AsyncRowLookup) and spec.by_row:
         driver: AsyncDriver = RowDriver(
-            flow, connector, connector.alookup_row, spec.settings.capacity, connector.row_starter
+            scheduler, connector, connector.alookup_row, spec.settings.capacity, connector.row_starter
         )
     else:
-        driver = AsyncDriver(flow, connector.alookup)
+        driver = AsyncDriver(scheduler, connector.alookup)
     call: LoopCall = loop.run_until_complete
     started = loop.time()
     try:
         call(connector.aopen())
         try:
             windows = list(run_async(driver, iter([distinct_keys(table)]), call))
-            return windows, loop.time() - started, flow
+            return windows, loop.time() - started, scheduler
         finally:
             call(connector.aclose())
     finally:

@@ -14,7 +14,7 @@ from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import AsyncLookup, Connector, OrderedLookup, Scan, SyncLookup
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable, PlacedRows
 from lookup_hints.testing.contract import parts_of, placed_answers, settled, skip
-from lookup_hints.testing.rows_by_order import check_rows_by_order
+from lookup_hints.testing.row_checks import check_rows_by_order
 
 CONTRACT_SCHEMA = pa.schema(
     [

@@ -19,24 +19,29 @@ import pyarrow.compute as pc
 
 from lookup_hints.cache.open_caches import Stores
 from lookup_hints.cache.task_cache import TaskCache
-from lookup_hints.engine.arrow import Keys, distinct_keys, ordered_keys, whole, without_keys
-from lookup_hints.engine.async_runner import AsyncDriver, run_async
-from lookup_hints.engine.flow import LookupFlow
-from lookup_hints.engine.masking import without_secrets
-from lookup_hints.engine.permits import UNLIMITED, RequestLimiter, limiter_of
-from lookup_hints.engine.request_size import (
+from lookup_hints.engine.adaptive_batch_size import (
     CAREFUL_GROWTH,
     GROWTH,
+    PAUSE_ROWS,
+    LimitPause,
+    LimitPauses,
+    after_pause,
     ending_at,
+    filling,
     key_batches,
     window_sizes,
     windows,
 )
+from lookup_hints.engine.arrow import Keys, distinct_keys, ordered_keys, whole, without_keys
+from lookup_hints.engine.async_runner import AsyncDriver, run_async
+from lookup_hints.engine.masking import without_secrets
+from lookup_hints.engine.permits import UNLIMITED, RequestLimiter, limiter_of
+from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.row_runner import RowDriver
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import InternalError
-from lookup_hints.limits.store import LimitStores, folder_of_executor
+from lookup_hints.limits.shared_limits import LimitStores, folder_of_executor
 from lookup_hints.metrics.lookup_metrics import Cause, LookupMetrics, MaxGauge, Report
 from lookup_hints.metrics.otel_setup import Telemetry
 from lookup_hints.metrics.task_recorder import (
@@ -50,12 +55,10 @@ from lookup_hints.metrics.task_recorder import (
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
 from lookup_hints.worker.dead_letter_files import DeadLetterWriter
-from lookup_hints.worker.limit_pause import PAUSE_ROWS, LimitPause, LimitPauses, after_pause, filling
 from lookup_hints.worker.process import open_connectors as process
 from lookup_hints.worker.process.open_connectors import OpenedAsync, OpenedSync, Process
 from lookup_hints.worker.process.pickled_connector import CarriedConnector
-from lookup_hints.worker.process.task import running_statement
-from lookup_hints.worker.reporting import teller
+from lookup_hints.worker.process.running_task import running_statement, teller
 
 ArrowLookup = Callable[[Iterator[Any]], Iterator[pa.Array]]
 
@@ -201,7 +204,7 @@ class _Task:
         self._observer = observer
         self._letters = DeadLetterWriter(spec, opened.secrets)
         self._memory = memory or TaskCache(spec, None)
-        self._flow = LookupFlow(
+        self._scheduler = RequestScheduler(
             spec,
             Random(),  # noqa: S311 - jitter, not cryptography
             secrets=opened.secrets,
@@ -218,8 +221,8 @@ class _Task:
 
     @property
     def metrics(self) -> LookupMetrics:
-        """What was counted so far; read when the task is over, as the flow may live on another thread."""
-        return self._flow.metrics + self._counts + self._memory.counts
+        """What was counted so far; read when the task is over, as the scheduler may be on another thread."""
+        return self._scheduler.metrics + self._counts + self._memory.counts
 
     @property
     def _counts(self) -> LookupMetrics:
@@ -229,15 +232,15 @@ class _Task:
             rows_out=self._rows_out,
             rows_found=self._rows_found,
             waited=self._waits.total,
-            limit=MaxGauge(self._flow.limiter.limit),
-            outages=self._flow.limiter.outages,
+            limit=MaxGauge(self._scheduler.limiter.limit),
+            outages=self._scheduler.limiter.outages,
         )
 
     def results(self) -> Iterator[pa.ListArray]:
         try:
             yield from self._results()
         except GeneratorExit:
-            self._flow.stopped()
+            self._scheduler.stopped()
             raise
 
     def _results(self) -> Iterator[pa.ListArray]:
@@ -276,25 +279,25 @@ class _Task:
                 yield settled
                 del settled  # it may be large, and the next one takes its time
                 self._letters.write_full_parts()
-            self._flow.check_errors()
+            self._scheduler.check_errors()
             self._letters.finish()
 
     def _run_sync(self, opened: OpenedSync) -> Iterator[Settled]:
         lookup = observed(opened.lookup, self._observer)
-        return run_sync(self._flow, self._inputs(), lookup, clock=time.monotonic, sleep=time.sleep)
+        return run_sync(self._scheduler, self._inputs(), lookup, clock=time.monotonic, sleep=time.sleep)
 
     def _run_async(self, opened: OpenedAsync) -> Iterator[Settled]:
         return run_async(self._driver(opened), self._inputs(), self._here.loop.call)
 
     def _driver(self, opened: OpenedAsync) -> AsyncDriver:
         if not self._spec.by_row:
-            return AsyncDriver(self._flow, observed_async(opened.lookup, self._observer))
+            return AsyncDriver(self._scheduler, observed_async(opened.lookup, self._observer))
         assert isinstance(opened.connector, AsyncRowLookup)
         lookup_row = observed_async(opened.lookup_row, self._observer)
         capacity = self._spec.settings.capacity
         if self._observer is not UNOBSERVED:  # who is told of each request
-            return RowDriver(self._flow, opened.connector, lookup_row, capacity)
-        return RowDriver(self._flow, opened.connector, lookup_row, capacity, opened.row_starter)
+            return RowDriver(self._scheduler, opened.connector, lookup_row, capacity)
+        return RowDriver(self._scheduler, opened.connector, lookup_row, capacity, opened.row_starter)
 
     def _inputs(self) -> Iterator[Keys]:
         batches = key_batches(self._read(), self._spec.argument_schema)
@@ -332,7 +335,7 @@ class _Task:
         return window_sizes(growth, self._most_rows)
 
     def _most_rows(self) -> int | None:
-        limits = (self._flow.most_rows, self._memory.most_rows())
+        limits = (self._scheduler.most_rows, self._memory.most_rows())
         return min((each for each in limits if each is not None), default=None)
 
 

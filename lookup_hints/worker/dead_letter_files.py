@@ -7,9 +7,11 @@ that Spark takes for done has its letters in the folder, and one that failed has
 from __future__ import annotations
 
 import json
+import math
 import re
+from base64 import b64encode
 from collections import deque
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from hashlib import blake2b
@@ -18,20 +20,41 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
+from pyarrow import types
 
-from lookup_hints.engine.dead_letters import SCHEMA, FailedKeys, Origin, letters_of
 from lookup_hints.engine.masking import known_secrets
+from lookup_hints.engine.outcomes import FailedKeys
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.lookup_metrics import TaskRun
 from lookup_hints.spec import DeadLetters, LookupSpec
 from lookup_hints.spi.secrets import masker
-from lookup_hints.worker.process.task import job_property, running_statement, task_run
+from lookup_hints.worker.process.running_task import job_property, running_statement, task_run
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 PART = 10_000
 """This many letters are held in memory before they are written as a part of the task's letters."""
+
+LONGEST_ERROR = 2_000
+"""This many characters of an error are kept: what a server answers may be a page."""
+
+SCHEMA = pa.schema(
+    [
+        ("table", pa.string()),
+        ("alias", pa.string()),
+        ("line", pa.int32()),
+        ("connector", pa.string()),
+        ("key", pa.string()),
+        ("error_class", pa.string()),
+        ("error", pa.string()),
+        ("attempts", pa.int32()),
+        ("failed_at", pa.timestamp("us", tz="UTC")),
+        ("query_id", pa.string()),
+        ("batch_id", pa.int64()),
+    ]
+)
+"""The columns of dead letters."""
 
 _NAME = re.compile(r"(?P<task>.+-s\d+-p\d+-(?P<run>[0-9a-f]{8}))-\d{5}\.(?:parquet|json)")
 
@@ -86,21 +109,29 @@ class DeadLetterWriter:
             files.write(letters)
 
     def _some_letters(self) -> Iterator[dict[str, Any]]:
-        name, connector = self._spec.name, self._spec.connector
-        run = task_run()
-        origin = Origin(
-            name.table or self._spec.table.name,
-            name.alias,
-            name.connector or self._spec.table.options.get("connector", type(connector).__name__),
-            name.line,
-            None if run is None else run.batch,
-        )
+        name, connector, run = self._spec.name, self._spec.connector, task_run()
+        query, batch = (None if run is None else run.batch) or (None, None)
+        common = {
+            "table": name.table or self._spec.table.name,
+            "alias": name.alias,
+            "line": name.line,
+            "connector": name.connector
+            or self._spec.table.options.get("connector", type(connector).__name__),
+            "query_id": query,
+            "batch_id": batch,
+        }
         mask = masker({*self._secrets, *known_secrets(connector)})
         taken = 0
         while self._pending and taken < PART:
             failed, at = self._pending.popleft()
             taken += failed.keys.num_rows
-            yield from letters_of(failed, at, origin, mask)
+            error = {
+                "error_class": failed.error_class,
+                "error": mask(failed.error)[:LONGEST_ERROR],
+                "attempts": failed.attempts,
+                "failed_at": at,
+            }
+            yield from ({**common, **error, "key": text} for text in key_texts(failed.keys))
         self._taken += taken
 
     def _opened(self) -> _TaskFiles:
@@ -230,3 +261,35 @@ def _json_line(letter: dict[str, Any]) -> str:
 
 def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".rstrip(". ") + "."
+
+
+def key_texts(keys: pa.Table) -> list[str]:
+    """Each key as a JSON object that Spark's ``from_json`` reads back as it was.
+
+    >>> key_texts(pa.table({"id": [7], "kind": ["a"]}))
+    ['{"id": 7, "kind": "a"}']
+    """
+    columns = [_as_text(column) if _is_time(column.type) else column for column in keys.columns]
+    rows = pa.table(columns, names=keys.column_names).to_pylist()
+    return [json.dumps(_jsonable(row), ensure_ascii=False, default=str) for row in rows]
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    """Whether it can hold values that Python's own types cannot, such as the year 10,000."""
+    return bool(types.is_timestamp(kind) or types.is_date(kind))
+
+
+def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.string())
+
+
+def _jsonable(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in row.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return b64encode(value).decode("ascii")
+    if isinstance(value, float) and not math.isfinite(value):
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    return value

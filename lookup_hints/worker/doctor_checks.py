@@ -27,7 +27,7 @@ from pyarrow import types
 from lookup_hints.engine.arrow import conform
 from lookup_hints.engine.masking import known_secrets
 from lookup_hints.errors import LookupTimeout, NotAllowed, OptionError, Problem
-from lookup_hints.limits.store import folder_of_executor
+from lookup_hints.limits.shared_limits import folder_of_executor
 from lookup_hints.spi import (
     Answer,
     AsyncLookup,

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from lookup_connectors.memory import put_rows
 
 from lookup_hints import LookupSession
-from lookup_hints.spi.types import sql_type
+from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.sql.lexer import quoted, string_literal
 from lookup_hints.statements.script import split_statements
 from lookup_hints.tables.registry import register_connector

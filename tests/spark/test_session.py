@@ -15,7 +15,7 @@ from lookup_hints import LookupSession, disable, enable, register_retry_predicat
 from lookup_hints.compat import all_settings
 from lookup_hints.errors import DdlError, HintError, OptionError, QueryError, UnsupportedLookup
 from lookup_hints.plan.decide.key_casts import ANSI
-from lookup_hints.worker.process.task import running_statement
+from lookup_hints.worker.process.running_task import running_statement
 from tests.spark.versions import SPARK
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from pyarrow import types
 from lookup_connectors.conversion import from_json, is_nested
 from lookup_connectors.text_values import REFUSALS, from_texts, moments
 from lookup_hints.errors import ConnectorError, nearest
-from lookup_hints.spi.casts import cast
-from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
+from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ, cast, sql_type
 
 _TYPE_NAMES = (b"POSTGRESQL:type", b"ADBC:postgresql:typname")
 _PLAIN_TEXT = {"", "text", "varchar", "bpchar", "name"}

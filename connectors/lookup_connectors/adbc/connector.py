@@ -71,9 +71,9 @@ from lookup_hints.spi import (
     Statistics,
     TableSize,
 )
+from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.request_and_answer import identity_of_file
 from lookup_hints.spi.secrets import has_reference
-from lookup_hints.spi.types import sql_type
 
 _SQLITE_BATCH = {"adbc.sqlite.query.batch_rows": 16_384}
 _LOOKS_AT_TYPES = 3

@@ -26,7 +26,7 @@ from lookup_connectors.conversion import (
 from lookup_connectors.json_paths import Path, PathFailure
 from lookup_connectors.text_values import from_texts
 from lookup_hints.errors import ConnectorError
-from lookup_hints.spi.types import sql_type
+from lookup_hints.spi.arrow_types import sql_type
 
 
 class Response(NamedTuple):

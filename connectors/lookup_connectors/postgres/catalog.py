@@ -25,7 +25,7 @@ from lookup_connectors.postgres.networks import (
 from lookup_connectors.postgres_server import SECONDS, SIZE, size_of
 from lookup_hints.errors import ConnectorError, nearest
 from lookup_hints.spi import HealthCheck, HealthRequest, LookupTable, TableSize, connections_check
-from lookup_hints.spi.types import sql_type
+from lookup_hints.spi.arrow_types import sql_type
 
 _RELATION = """
 SELECT c.oid, format('%I.%I', n.nspname, c.relname) AS sql,

@@ -20,7 +20,7 @@ from lookup_connectors.conversion import ToArrow, from_json, is_nested, readable
 from lookup_connectors.sql_parts import quoted
 from lookup_connectors.text_values import from_texts
 from lookup_hints.errors import nearest
-from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
+from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
 
 
 @dataclass(frozen=True)

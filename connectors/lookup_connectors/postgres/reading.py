@@ -14,7 +14,7 @@ from pyarrow import csv, types
 from lookup_connectors.bytes_in_flight import BytesInFlight
 from lookup_connectors.postgres.columns import PostgresColumn
 from lookup_connectors.text_values import from_texts
-from lookup_hints.spi.casts import cast
+from lookup_hints.spi.arrow_types import cast
 
 COPIES = 4
 """So often an answer is in memory while it is read: as it came, joined, as Python's objects, as columns."""

@@ -36,8 +36,8 @@ from lookup_connectors.redis.options import READING
 from lookup_connectors.text_values import from_texts
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
 from lookup_hints.spi import LookupRequest, LookupTable, Outcomes
+from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.secrets import has_reference
-from lookup_hints.spi.types import sql_type
 
 _T = TypeVar("_T")
 Commands = Sequence[tuple[Any, ...]]

@@ -26,8 +26,8 @@ from lookup_hints.plan.read.query_blocks import Step
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.spec import LookupSettings
 from lookup_hints.spi import OrderCondition, OrderedLookup
+from lookup_hints.spi.arrow_types import type_name, written_type
 from lookup_hints.spi.changes import VALID_FROM, VALID_TO, Versions
-from lookup_hints.spi.types import type_name, written_type
 from lookup_hints.sql.text_edits import Cut, Fragment
 
 FEW_ROWS = 16

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from lookup_hints.spi.types import written_type
+from lookup_hints.spi.arrow_types import written_type
 
 ANSI = "spark.sql.ansi.enabled"
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")

@@ -33,7 +33,7 @@ from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.spark_analysis import KeyTypeError
 from lookup_hints.spec import FullCache, LookupName, LookupSettings, LookupSpec, PeriodicReload, Switch
 from lookup_hints.spi import Connector
-from lookup_hints.spi.types import type_name, written_type
+from lookup_hints.spi.arrow_types import type_name, written_type
 from lookup_hints.sql.text_edits import Cut
 
 

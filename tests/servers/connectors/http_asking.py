@@ -17,8 +17,7 @@ from lookup_connectors.http.request import Request
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.limits.origin_limiter import OriginLimiter
-from lookup_hints.limits.shared_limits import Rules
-from lookup_hints.limits.store import in_memory
+from lookup_hints.limits.shared_limits import Rules, in_memory
 from lookup_hints.spi import AsyncRowLookup
 from lookup_hints.spi.connector import StartedRow, StartedRows
 from lookup_hints.spi.request_and_answer import (

@@ -17,8 +17,8 @@ from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import Changes, ChangesRequest, ReportsChanges
+from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from tests.servers.connectors.test_statistics import locked
 from tests.servers.postgres import PASSWORD, PostgresServer
 

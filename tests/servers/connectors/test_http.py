@@ -27,8 +27,8 @@ from lookup_connectors.http.request import TemplateKeys, parse_json_body
 
 from lookup_hints.errors import ConnectorError, OptionError
 from lookup_hints.limits.circuit_breaker import Pause
+from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ
 from lookup_hints.spi.request_and_answer import LookupTable, Miss, Outcome, RowRequest
-from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from tests.servers.certificates import Certificates
 from tests.servers.connectors import http_asking
 from tests.servers.connectors.http_asking import SCHEMA, ask, connector_of, during, failure, rows_of, table_of

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from lookup_connectors.postgres import PostgresConnector
 
+from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from tests.servers.pooler import strict_pooler
 from tests.servers.postgres import PostgresServer
 from tests.unit.connectors.asking import ask, failure_of

@@ -19,9 +19,9 @@ from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import LookupRequest, LookupTable, OrderCondition
-from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
+from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ
 from lookup_hints.testing.contract import placed_answers
-from lookup_hints.testing.rows_by_order import check_rows_by_order, conditions_of
+from lookup_hints.testing.row_checks import check_rows_by_order, conditions_of
 from tests.servers.connectors.adbc_tables import DuckDbSource, PostgresAdbcSource, SqliteFileSource
 from tests.servers.postgres import PostgresServer
 from tests.unit.connectors.asking import during

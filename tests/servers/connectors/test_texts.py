@@ -29,9 +29,8 @@ from lookup_connectors.text_values import REFUSALS, from_texts, moments, spelled
 
 from lookup_hints.errors import ConnectorError, OptionError
 from lookup_hints.spi import AsyncLookup, SyncLookup
-from lookup_hints.spi.casts import cast
+from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ, cast, sql_type
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
 from tests.servers.connectors.http_asking import ask as ask_http
 from tests.servers.connectors.http_asking import rows_of, taking_turns
 from tests.servers.http_server import Api

@@ -26,7 +26,7 @@ from lookup_hints.cli.check import check_script
 from lookup_hints.cli.import_http_tables import Asked, Imported, NoTable, NoType, http_table, type_of
 from lookup_hints.cli.import_openapi import Refused, read
 from lookup_hints.cli.main import main
-from lookup_hints.spi.types import sql_type
+from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.tables.catalog import build_connector
 
 

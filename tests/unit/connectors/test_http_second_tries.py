@@ -20,8 +20,7 @@ from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import HttpFailure, KeptConnectionLost, PageRows, Response
 
 from lookup_hints.limits.origin_limiter import OriginLimiter
-from lookup_hints.limits.shared_limits import Rules
-from lookup_hints.limits.store import in_memory
+from lookup_hints.limits.shared_limits import Rules, in_memory
 from lookup_hints.spi import Ending, Permits
 from lookup_hints.spi.request_context import using_permits
 from lookup_hints.testing.fake import FakeLoop

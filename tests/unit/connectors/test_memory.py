@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from lookup_connectors.memory import MemoryConnector, put_rows
 
 from lookup_hints.errors import OptionError
+from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from tests.unit.connectors.asking import failure_of, request_for, rows_of
 
 UTC = timezone.utc

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.errors import LookupTimeout, OptionError
+from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from tests.unit.connectors.asking import failure_of, request_for, rows_of
 
 UTC = timezone.utc

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from lookup_hints.engine.arrow import Keys, distinct_keys
-from lookup_hints.engine.flow import LookupFlow
-from lookup_hints.engine.steps import Ask
+from lookup_hints.engine.backlog import Ask
+from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.window import Settled
 from lookup_hints.retry import FixedDelay
 from lookup_hints.spec import LookupName, LookupSettings, LookupSpec
@@ -75,9 +75,9 @@ def spec(connector: SyncLookup | AsyncLookup | None = None, **settings: Any) -> 
     )
 
 
-def flow(**settings: Any) -> LookupFlow:
-    """A flow over ``people``."""
-    return LookupFlow(spec(**settings), Random(7))
+def scheduler(**settings: Any) -> RequestScheduler:
+    """A scheduler over ``people``."""
+    return RequestScheduler(spec(**settings), Random(7))
 
 
 def keys(*values: Any) -> Keys:
@@ -85,7 +85,7 @@ def keys(*values: Any) -> Keys:
     return distinct_keys(pa.table({"id": pa.array(values, pa.int64())}))
 
 
-def asks(of: LookupFlow, now: float = 0.0) -> list[Ask]:
+def asks(of: RequestScheduler, now: float = 0.0) -> list[Ask]:
     """All that ``of`` wants to ask at once."""
     found = []
     while isinstance(step := of.next(now), Ask):

@@ -14,7 +14,7 @@ import pytest
 from lookup_hints.engine import async_runner
 from lookup_hints.engine.arrow import Keys
 from lookup_hints.engine.async_runner import AsyncDriver, run_async
-from lookup_hints.engine.flow import LookupFlow
+from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest
@@ -35,7 +35,7 @@ Lookup = Callable[[LookupRequest], Awaitable[Answer]]
 
 
 def run(loop: VirtualLoop, lookup: Lookup, *inputs: Keys, **settings: Any) -> Iterator[Settled]:
-    driver = AsyncDriver(LookupFlow(spec(**settings), Random(1)), lookup)
+    driver = AsyncDriver(RequestScheduler(spec(**settings), Random(1)), lookup)
     return run_async(driver, iter(inputs), loop.call)
 
 
@@ -120,7 +120,7 @@ def test_nothing_is_read_ahead_of_an_answer_where_a_limit_may_stop_the_task(
             times.append(loop.time())
             yield keys(key)
 
-    driver = AsyncDriver(LookupFlow(spec(stops_early=stops_early), Random(1)), Recorder(lambda _: 1.0))
+    driver = AsyncDriver(RequestScheduler(spec(stops_early=stops_early), Random(1)), Recorder(lambda _: 1.0))
     found = handed_back(run_async(driver, inputs(), loop.call))
     assert found == [[(key, f"n{key}")] for key in range(3)]
     assert times == read
@@ -215,25 +215,25 @@ def test_answers_that_come_while_a_run_is_closed_start_nothing_new(loop: Virtual
         await answers_are_there.wait()
         return names_of()(request)
 
-    flow = LookupFlow(spec(batch_size=1, capacity=2), Random(1))
-    driver = AsyncDriver(flow, lookup)
+    scheduler = RequestScheduler(spec(batch_size=1, capacity=2), Random(1))
+    driver = AsyncDriver(scheduler, lookup)
 
     async def close_amid_answers() -> None:
         await driver.feed(keys(*range(20)))
         await asyncio.sleep(1.0)
         answers_are_there.set()
-        for _ in range(steps):  # each lets the answers come one step nearer to the flow
+        for _ in range(steps):  # each lets the answers come one step nearer to the scheduler
             await asyncio.sleep(0)
-        before = flow.metrics.requests
+        before = scheduler.metrics.requests
         await driver.close()
-        assert flow.metrics.requests == before < 20
+        assert scheduler.metrics.requests == before < 20
 
     loop.call(close_amid_answers())
 
 
 def test_an_interrupt_while_waiting_cancels_what_is_in_flight(loop: VirtualLoop) -> None:
     lookup = Recorder(lambda _: 1000.0)
-    driver = AsyncDriver(LookupFlow(spec(timeout=10_000.0), Random(1)), lookup)
+    driver = AsyncDriver(RequestScheduler(spec(timeout=10_000.0), Random(1)), lookup)
 
     def inputs() -> Iterator[Keys]:
         yield keys(1)
@@ -283,7 +283,7 @@ def test_an_error_of_the_input_passes_and_cancels_what_is_in_flight(loop: Virtua
         yield keys(0, 1000)
         raise EOFError("upstream")
 
-    driver = AsyncDriver(LookupFlow(spec(batch_size=1, timeout=10_000.0), Random(1)), lookup)
+    driver = AsyncDriver(RequestScheduler(spec(batch_size=1, timeout=10_000.0), Random(1)), lookup)
     with pytest.raises(EOFError):
         list(run_async(driver, inputs(), loop.call))
     assert lookup.cancelled == [1000]

@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookup_hints.engine.request_size import LARGEST_ROWS, ending_at, key_batches, window_sizes, windows
+from lookup_hints.engine.adaptive_batch_size import (
+    LARGEST_ROWS,
+    ending_at,
+    key_batches,
+    window_sizes,
+    windows,
+)
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lookup_hints.engine.dead_letters import FailedKeys, key_texts
-from lookup_hints.engine.flow import LookupFlow, feed
+from lookup_hints.engine.outcomes import FailedKeys
+from lookup_hints.engine.request_scheduler import RequestScheduler, feed
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
@@ -22,10 +22,10 @@ LETTERS = DeadLetters("/letters")
 ALL = names_of()
 
 
-def kept_by(**settings: Any) -> tuple[LookupFlow, list[FailedKeys]]:
-    """A flow, and where it puts keys that failed for good."""
+def kept_by(**settings: Any) -> tuple[RequestScheduler, list[FailedKeys]]:
+    """A scheduler, and where it puts keys that failed for good."""
     kept: list[FailedKeys] = []
-    return LookupFlow(spec(**settings), Random(7), keep=kept.append), kept
+    return RequestScheduler(spec(**settings), Random(7), keep=kept.append), kept
 
 
 def told(kept: list[FailedKeys]) -> list[tuple[list[int], str, str, int]]:
@@ -95,7 +95,7 @@ def test_of_an_answer_in_part_the_keys_that_failed_are_kept() -> None:
 # --- how many may fail
 
 
-def failing(lookup: LookupFlow, *failed: int, of: int = 10) -> None:
+def failing(lookup: RequestScheduler, *failed: int, of: int = 10) -> None:
     """Ask keys from 0 on one by one, of which some fail; the input ends."""
     lookup.add(keys(*range(of)))
     lookup.end_input()
@@ -143,18 +143,3 @@ def test_an_empty_task_is_within_every_limit() -> None:
 
 
 # --- what a letter holds
-
-
-def test_a_key_is_a_json_object_with_values_that_json_has() -> None:
-    table = pa.table(
-        {
-            "a b": pa.array(['é"\n']),
-            "b": pa.array([b"\x00\xff"]),
-            "f": pa.array([float("nan")]),
-            "g": pa.array([float("-inf")]),
-            "t": pa.array([253402300800000000], pa.timestamp("us", "UTC")),
-        }
-    )
-    assert key_texts(table) == [
-        '{"a b": "é\\"\\n", "b": "AP8=", "f": "NaN", "g": "-Infinity", "t": "10000-01-01 00:00:00.000000Z"}'
-    ]

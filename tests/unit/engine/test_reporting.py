@@ -22,7 +22,7 @@ from lookup_hints.spi import (
 )
 from lookup_hints.spi.request_context import NOBODY, reporting_to
 from lookup_hints.testing import FakeClock, looked_up
-from tests.unit.engine.support import SCHEMA, flow, keys, names_of
+from tests.unit.engine.support import SCHEMA, keys, names_of, scheduler
 
 TABLE = LookupTable("people", SCHEMA, options={"connector": "telling"})
 BOTH = pytest.mark.parametrize("asynchronous", [True, False])
@@ -91,7 +91,7 @@ def test_waits_inside_the_connector_are_told_apart_from_the_source() -> None:
 
 
 def test_waits_inside_a_sync_call_are_told_apart_from_the_source() -> None:
-    connector, run = Telling(*WAITS), flow()
+    connector, run = Telling(*WAITS), scheduler()
     clock = connector.clock
     list(run_sync(run, iter([keys(1)]), connector.lookup, clock=clock, sleep=clock.sleep))
     assert run.metrics.waited.counts == WAITED

@@ -15,7 +15,7 @@ import pytest
 
 from lookup_hints.engine.arrow import Keys
 from lookup_hints.engine.async_runner import run_async
-from lookup_hints.engine.flow import LookupFlow
+from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.row_runner import RowDriver
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.engine.window import Settled
@@ -37,10 +37,10 @@ from tests.unit.engine.support import (
     Clock,
     VirtualLoop,
     asks,
-    flow,
     handed_back,
     keys,
     rows,
+    scheduler,
     spec,
 )
 
@@ -172,7 +172,7 @@ def run(loop: VirtualLoop, people: AsyncRowLookup, *inputs: Keys, **settings: An
     lookup = spec(people, asynchronous=True, **settings)
     assert lookup.by_row
     driver = RowDriver(
-        LookupFlow(lookup, Random(1)),
+        RequestScheduler(lookup, Random(1)),
         people,
         people.alookup_row,
         lookup.settings.capacity,
@@ -282,7 +282,11 @@ def test_the_sync_row_door_has_the_same_outcomes() -> None:
     lookup = spec(people, asynchronous=False, on_error="null", retry=ON_MISS)
     clock = Clock()
     run_of = run_sync(
-        LookupFlow(lookup, Random(1)), iter([keys(0, 1, 2)]), people.lookup, clock=clock, sleep=clock.sleep
+        RequestScheduler(lookup, Random(1)),
+        iter([keys(0, 1, 2)]),
+        people.lookup,
+        clock=clock,
+        sleep=clock.sleep,
     )
     assert handed_back(run_of) == [[(0, "n0")], [(1, "nobody 1 after 4")], [(2, "no luck with 2 after 1")]]
 
@@ -301,7 +305,7 @@ def test_the_two_row_doors_answer_a_whole_request_alike() -> None:
 
 
 def test_a_batch_answer_may_fail_some_keys_and_settle_the_others() -> None:
-    lookup = flow(on_error="null", retry=ON_ERROR)
+    lookup = scheduler(on_error="null", retry=ON_ERROR)
     lookup.add(keys(1, 2, 3, 4))
     (ask,) = asks(lookup)
     trouble = ConnectorError("busy")
@@ -316,7 +320,7 @@ def test_a_batch_answer_may_fail_some_keys_and_settle_the_others() -> None:
 
 
 def test_a_batch_answer_may_fail_every_key() -> None:
-    lookup = flow(on_error="null")
+    lookup = scheduler(on_error="null")
     lookup.add(keys(1, 2))
     (ask,) = asks(lookup)
     found = Outcomes(rows(), pa.array([], pa.int32()), dict.fromkeys((0, 1), ConnectorError("busy")))
@@ -325,7 +329,7 @@ def test_a_batch_answer_may_fail_every_key() -> None:
 
 
 def test_a_failure_of_a_key_that_was_not_asked_breaks_the_contract() -> None:
-    lookup = flow()
+    lookup = scheduler()
     lookup.add(keys(1, 2))
     (ask,) = asks(lookup)
     found = Outcomes(rows(), pa.array([], pa.int32()), {7: ConnectorError("busy")})

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lookup_hints.engine.adaptive_batch_size import windows
 from lookup_hints.engine.arrow import Keys, distinct_keys
 from lookup_hints.engine.async_runner import AsyncDriver, run_async
-from lookup_hints.engine.flow import LookupFlow
-from lookup_hints.engine.request_size import windows
+from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import ConnectorError
@@ -29,7 +29,6 @@ from tests.unit.engine.support import (
     Row,
     VirtualLoop,
     batches_of,
-    flow,
     handed_back,
     ids,
     keys,
@@ -37,6 +36,7 @@ from tests.unit.engine.support import (
     names_of,
     plain,
     rows,
+    scheduler,
     slow,
     spec,
 )
@@ -66,10 +66,10 @@ def run_both(
     lookup: LookupSpec, inputs: Callable[[], Iterator[Keys]], answer: Callable[[LookupRequest], pa.Table]
 ) -> tuple[list[Settled], list[Settled]]:
     clock = Clock()
-    by_sync = run_sync(LookupFlow(lookup, Random(1)), inputs(), answer, clock=clock, sleep=clock.sleep)
+    by_sync = run_sync(RequestScheduler(lookup, Random(1)), inputs(), answer, clock=clock, sleep=clock.sleep)
     loop = VirtualLoop()
     dawdling = slow(answer, lambda request: Random(request.keys.num_rows).random())
-    driver = AsyncDriver(LookupFlow(lookup, Random(1)), dawdling)
+    driver = AsyncDriver(RequestScheduler(lookup, Random(1)), dawdling)
     both = list(by_sync), list(run_async(driver, inputs(), loop.call))
     loop.close()
     return both
@@ -122,7 +122,7 @@ def test_both_runners_answer_as_a_dictionary_does(
 
 
 def run_plain(
-    of: LookupFlow, inputs: Iterator[Keys], answer: Callable[[LookupRequest], Any], clock: Clock
+    of: RequestScheduler, inputs: Iterator[Keys], answer: Callable[[LookupRequest], Any], clock: Clock
 ) -> list[list[Row] | None]:
     return handed_back(run_sync(of, inputs, answer, clock=clock, sleep=clock.sleep))
 
@@ -136,7 +136,7 @@ def test_a_sync_retry_sleeps_once_for_all_misses() -> None:
         return names_of(*range(3))(request) if len(asked) <= 3 else names_of()(request)
 
     inputs = iter([keys(0, 10), keys(1, 11), keys(2, 12)])
-    found = run_plain(flow(retry=ON_MISS), inputs, answer, clock)
+    found = run_plain(scheduler(retry=ON_MISS), inputs, answer, clock)
     assert asked == [[0, 10], [1, 11], [2, 12], [0, 1, 2]]
     assert clock.slept == [10.0]
     assert found == [[(key, f"n{key}")] for key in (0, 10, 1, 11, 2, 12)]
@@ -149,7 +149,7 @@ def test_time_spent_waiting_is_counted() -> None:
         clock.now += 0.5
         return rows()
 
-    lookup = flow(retry=RETRY)
+    lookup = scheduler(retry=RETRY)
     run_plain(lookup, iter([keys(1)]), answer, clock)
     waited = lookup.metrics.waited.counts
     assert waited["source"] == pytest.approx(3 * 0.5)
@@ -165,7 +165,7 @@ def test_sync_hands_a_window_out_before_it_reads_the_next() -> None:
             yield keys(index)
 
     clock = Clock()
-    found = run_sync(flow(), inputs(), names_of(), clock=clock, sleep=clock.sleep)
+    found = run_sync(scheduler(), inputs(), names_of(), clock=clock, sleep=clock.sleep)
     next(found)
     assert read == [0]
 
@@ -175,12 +175,12 @@ def test_a_sync_failure_reaches_the_caller() -> None:
         raise OSError("reset")
 
     with pytest.raises(ConnectorError, match="OSError: reset"):
-        run_plain(flow(), iter([keys(1)]), answer, Clock())
+        run_plain(scheduler(), iter([keys(1)]), answer, Clock())
 
 
 def test_no_input_gives_no_window() -> None:
-    assert run_plain(flow(), iter([]), names_of(), Clock()) == []
+    assert run_plain(scheduler(), iter([]), names_of(), Clock()) == []
     loop = VirtualLoop()
-    driver = AsyncDriver(LookupFlow(spec(), Random(1)), slow(names_of(), lambda _: 0.0))
+    driver = AsyncDriver(RequestScheduler(spec(), Random(1)), slow(names_of(), lambda _: 0.0))
     assert list(run_async(driver, iter([]), loop.call)) == []
     loop.close()

@@ -11,7 +11,7 @@ from lookup_hints.metrics.lookup_metrics import Cause, CountsByKey
 from lookup_hints.metrics.task_recorder import Waits
 from lookup_hints.spec import Budget
 from lookup_hints.testing import FakeConnector, looked_up
-from tests.unit.engine.support import ON_ERROR, ON_MISS, SCHEMA, asks, flow, keys, names_of, rows
+from tests.unit.engine.support import ON_ERROR, ON_MISS, SCHEMA, asks, keys, names_of, rows, scheduler
 
 
 def people(*present: int) -> FakeConnector:
@@ -39,18 +39,18 @@ def test_time_that_is_told_late_is_not_counted_twice() -> None:
     assert waits.total == CountsByKey({"source": 2.0, "retry": 1.0})
 
 
-# --- what the flow says
+# --- what the scheduler says
 
 
 def test_answers_are_waited_for_when_nothing_else_may_be_asked() -> None:
-    lookup = flow(capacity=2)
+    lookup = scheduler(capacity=2)
     lookup.add(keys(1))
     asks(lookup)
     assert lookup.blocked_by(0.0) == "source"
 
 
 def test_a_slot_is_waited_for_where_more_keys_could_be_asked() -> None:
-    lookup = flow(capacity=2, batch_size=1)
+    lookup = scheduler(capacity=2, batch_size=1)
     lookup.add(keys(1, 2, 3))
     first, _ = asks(lookup)
     assert lookup.blocked_by(0.0) == "slot"
@@ -60,7 +60,7 @@ def test_a_slot_is_waited_for_where_more_keys_could_be_asked() -> None:
 
 
 def test_a_slot_is_waited_for_that_settled_keys_hold_behind_others() -> None:
-    lookup = flow(capacity=2, batch_size=1)
+    lookup = scheduler(capacity=2, batch_size=1)
     lookup.add(keys(1, 2, 3))
     _, second = asks(lookup)
     lookup.answered(second, names_of()(second.request), 1.0)
@@ -69,7 +69,7 @@ def test_a_slot_is_waited_for_that_settled_keys_hold_behind_others() -> None:
 
 
 def test_keys_that_are_due_again_wait_for_a_slot() -> None:
-    lookup = flow(capacity=1, batch_size=1, retry=ON_MISS, ordered=False)
+    lookup = scheduler(capacity=1, batch_size=1, retry=ON_MISS, ordered=False)
     lookup.add(keys(1, 2))
     (first,) = asks(lookup)
     lookup.answered(first, rows(), 0.0)
@@ -79,7 +79,7 @@ def test_keys_that_are_due_again_wait_for_a_slot() -> None:
 
 
 def test_a_retry_is_waited_for_where_nothing_is_under_way() -> None:
-    lookup = flow(retry=ON_ERROR)
+    lookup = scheduler(retry=ON_ERROR)
     lookup.add(keys(1))
     lookup.failed(asks(lookup)[0], ConnectorError("down"), 0.0)
     assert lookup.blocked_by(0.0) == "retry"

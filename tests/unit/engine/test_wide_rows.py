@@ -10,15 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookup_hints.engine import flow as flow_module
-from lookup_hints.engine import next_request, request_size, window
+from lookup_hints.engine import adaptive_batch_size as request_size
+from lookup_hints.engine import request_scheduler as flow_module
+from lookup_hints.engine import request_scheduler as next_request
+from lookup_hints.engine import window
 from lookup_hints.engine.arrow import ordered_keys
-from lookup_hints.engine.flow import HOLD_SECONDS, LookupFlow
-from lookup_hints.engine.steps import Ask, Hold, Idle, WaitUntil
+from lookup_hints.engine.backlog import Ask, Hold, Idle, WaitUntil
+from lookup_hints.engine.request_scheduler import HOLD_SECONDS, RequestScheduler
 from lookup_hints.engine.window import Settled
 from lookup_hints.spi import SupportsBackpressure
 from lookup_hints.spi.request_and_answer import RowRequest, Rows
-from tests.unit.engine.support import ON_MISS, VirtualLoop, asks, flow, handed_back, ids, keys, rows
+from tests.unit.engine.support import ON_MISS, VirtualLoop, asks, handed_back, ids, keys, rows, scheduler
 from tests.unit.engine.test_row_runner import People, run
 
 ROW = 1000
@@ -45,7 +47,7 @@ def text(key: int) -> str:
     return f"{key:>{ROW}}"
 
 
-def answer(of: LookupFlow, *found: Ask, now: float = 0.0) -> None:
+def answer(of: RequestScheduler, *found: Ask, now: float = 0.0) -> None:
     for ask in found:
         of.answered(ask, wide(*ids(ask)), now)
 
@@ -55,7 +57,7 @@ def ids_of(settled: Sequence[Settled]) -> list[int | None]:
     return [each[0][0] if each else None for each in handed_back(settled)]
 
 
-def everything(of: LookupFlow) -> tuple[list[list[int]], list[int | None]]:
+def everything(of: RequestScheduler) -> tuple[list[list[int]], list[int | None]]:
     """What ``of`` asks to its end, each answered at once, and what it hands back."""
     asked, found = [], []
     of.end_input()
@@ -70,7 +72,7 @@ def everything(of: LookupFlow) -> tuple[list[list[int]], list[int | None]]:
 
 
 def test_rows_before_the_first_unsettled_one_are_handed_out_before_the_window_ends() -> None:
-    lookup = flow(batch_size=1, ordered=False)
+    lookup = scheduler(batch_size=1, ordered=False)
     lookup.add(keys(*range(6)))
     first, second, third, fourth, *others = asks(lookup)
     answer(lookup, second, third)
@@ -84,7 +86,7 @@ def test_rows_before_the_first_unsettled_one_are_handed_out_before_the_window_en
 
 
 def test_narrow_rows_are_handed_out_together() -> None:
-    lookup = flow(batch_size=1, ordered=False)
+    lookup = scheduler(batch_size=1, ordered=False)
     lookup.add(keys(*range(6)))
     *others, last = asks(lookup)
     for ask in others:
@@ -95,7 +97,7 @@ def test_narrow_rows_are_handed_out_together() -> None:
 
 
 def test_much_that_was_found_is_handed_out_in_portions() -> None:
-    lookup = flow(batch_size=6, ordered=False)
+    lookup = scheduler(batch_size=6, ordered=False)
     lookup.add(keys(0, 1, None, 2, 0, 3))
     answer(lookup, *asks(lookup))
     portions = [*lookup.finished()]
@@ -103,7 +105,7 @@ def test_much_that_was_found_is_handed_out_in_portions() -> None:
 
 
 def test_a_key_that_later_rows_need_too_is_kept_and_asked_once() -> None:
-    lookup = flow(batch_size=1, ordered=False)
+    lookup = scheduler(batch_size=1, ordered=False)
     lookup.add(keys(0, 1, 2, 3, 0, 2))
     *others, last = asks(lookup)
     answer(lookup, *others)
@@ -114,7 +116,7 @@ def test_a_key_that_later_rows_need_too_is_kept_and_asked_once() -> None:
 
 
 def test_misses_and_skipped_keys_among_wide_rows_keep_their_places() -> None:
-    lookup = flow(batch_size=1, ordered=False, on_error="skip")
+    lookup = scheduler(batch_size=1, ordered=False, on_error="skip")
     lookup.add(keys(*range(6)))
     sent = asks(lookup)
     for ask, found in zip(sent, (wide(0), None, rows(), wide(3), wide(4)), strict=False):
@@ -129,7 +131,7 @@ def test_misses_and_skipped_keys_among_wide_rows_keep_their_places() -> None:
 
 
 def test_keys_of_wide_rows_are_asked_in_the_order_of_the_rows() -> None:
-    lookup = flow(batch_size=2, ordered=False, capacity=1)
+    lookup = scheduler(batch_size=2, ordered=False, capacity=1)
     lookup.add(ordered_keys(pa.table({"id": pa.array([9, 4, 8, 1, 7, 2], pa.int64())})))
     asked, found = everything(lookup)
     assert asked == [[1, 2], [9, 4], [8, 7]]
@@ -137,7 +139,7 @@ def test_keys_of_wide_rows_are_asked_in_the_order_of_the_rows() -> None:
 
 
 def test_no_more_keys_are_in_flight_than_their_rows_have_room() -> None:
-    lookup = flow(batch_size=1, ordered=False)
+    lookup = scheduler(batch_size=1, ordered=False)
     lookup.add(keys(0))
     answer(lookup, *asks(lookup))
     [*lookup.finished()]
@@ -147,7 +149,7 @@ def test_no_more_keys_are_in_flight_than_their_rows_have_room() -> None:
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_keys_wait_while_a_late_retry_holds_the_rows_behind_it(ordered: bool) -> None:
-    lookup = flow(batch_size=1, ordered=ordered, retry=ON_MISS)
+    lookup = scheduler(batch_size=1, ordered=ordered, retry=ON_MISS)
     lookup.add(keys(*range(50)))
     head = lookup.next(0.0)
     assert isinstance(head, Ask)
@@ -165,7 +167,7 @@ def test_keys_wait_while_a_late_retry_holds_the_rows_behind_it(ordered: bool) ->
 
 
 def test_the_first_row_has_a_slot_though_settled_requests_behind_it_take_all() -> None:
-    lookup = flow(batch_size=1, ordered=True, capacity=11, retry=ON_MISS)
+    lookup = scheduler(batch_size=1, ordered=True, capacity=11, retry=ON_MISS)
     lookup.add(keys(*range(50)))
     head, *others = asks(lookup)
     lookup.answered(head, rows(), 0.0)
@@ -175,7 +177,7 @@ def test_the_first_row_has_a_slot_though_settled_requests_behind_it_take_all() -
 
 
 def test_time_in_which_there_was_no_room_for_a_retry_is_not_its_own() -> None:
-    lookup = flow(batch_size=1, ordered=False, retry=ON_MISS, timeout=20.0)
+    lookup = scheduler(batch_size=1, ordered=False, retry=ON_MISS, timeout=20.0)
     lookup.add(keys(*range(13)))
     first, second, *others = asks(lookup)
     lookup.answered(second, rows(), 0.0)  # due after 10 s
@@ -213,9 +215,9 @@ def test_a_row_door_starts_no_lookup_that_was_given_out_before_rows_were_known_t
 # --- lookups under way
 
 
-def well_filled(**settings: object) -> tuple[LookupFlow, list[Ask]]:
-    """A flow that holds much, behind its first row; and what it has asked still."""
-    lookup = flow(batch_size=1, ordered=False, **settings)
+def well_filled(**settings: object) -> tuple[RequestScheduler, list[Ask]]:
+    """A scheduler that holds much, behind its first row; and what it has asked still."""
+    lookup = scheduler(batch_size=1, ordered=False, **settings)
     lookup.add(keys(*range(20)))
     first, *others = asks(lookup)
     answer(lookup, *others[:6])
@@ -282,13 +284,13 @@ def test_a_connector_is_held_back_and_let_go(loop: VirtualLoop, monkeypatch: pyt
     people = Obedient(slow=0)
     people.latency = lambda key: 60.0 if key == 0 else 1.0 + key / 10
     seen: list[float] = []
-    hold = LookupFlow.hold
+    hold = RequestScheduler.hold
 
-    def watched(self: LookupFlow, now: float) -> Hold | None:
+    def watched(self: RequestScheduler, now: float) -> Hold | None:
         seen.append(self._state.held.found_bytes)
         return hold(self, now)
 
-    monkeypatch.setattr(LookupFlow, "hold", watched)
+    monkeypatch.setattr(RequestScheduler, "hold", watched)
     found = ids_of([*run(loop, people, keys(*range(60)), capacity=30, ordered=False)])
     assert found == [*range(60)]
     assert people.held_back > 0

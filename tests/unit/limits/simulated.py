@@ -8,8 +8,7 @@ from random import Random
 from typing import Any
 
 from lookup_hints.limits.origin_limiter import OriginLimiter
-from lookup_hints.limits.shared_limits import Rules
-from lookup_hints.limits.store import LimitStore, in_memory
+from lookup_hints.limits.shared_limits import LimitStore, Rules, in_memory
 from lookup_hints.spi.request_context import Ending
 from tests.unit.engine.support import VirtualLoop
 

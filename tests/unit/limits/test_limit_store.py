@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lookup_hints.limits.store import LimitStores, in_folder, in_memory, is_alive
+from lookup_hints.limits.shared_limits import LimitStores, in_folder, in_memory, is_alive
 
 
 def count(folder: Path, times: int) -> None:

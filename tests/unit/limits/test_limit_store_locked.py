@@ -17,8 +17,7 @@ import pytest
 
 from lookup_hints.errors import NoTurn, TooManyRequests
 from lookup_hints.limits.origin_limiter import OriginLimiter
-from lookup_hints.limits.shared_limits import POLL_SECONDS, Rules
-from lookup_hints.limits.store import LimitStore, in_folder
+from lookup_hints.limits.shared_limits import POLL_SECONDS, LimitStore, Rules, in_folder
 from tests.unit.engine.support import VirtualLoop
 
 SOON = 0.1

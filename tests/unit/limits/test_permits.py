@@ -24,9 +24,9 @@ from lookup_hints.limits.shared_limits import (
     OriginSignal,
     Rules,
     SharedLimits,
+    in_memory,
 )
 from lookup_hints.limits.shared_numbers import Record
-from lookup_hints.limits.store import in_memory
 from lookup_hints.limits.task_permits import PUBLISH_SECONDS, TaskPermits
 from lookup_hints.spi.request_context import NOBODY, Ending, Wait
 from tests.unit.engine.support import VirtualLoop

@@ -17,7 +17,7 @@ from lookup_hints.metrics.lookup_metrics import (
     about_counts,
 )
 from lookup_hints.metrics.task_recorder import TaskRecorder
-from tests.unit.engine.support import ON_ERROR, ON_MISS, asks, flow, keys, rows
+from tests.unit.engine.support import ON_ERROR, ON_MISS, asks, keys, rows, scheduler
 
 SECONDS = st.floats(1e-6, 3600.0)
 
@@ -69,11 +69,11 @@ def test_each_count_has_a_unit_and_a_meaning() -> None:
 
 
 def test_retries_are_counted_by_their_cause() -> None:
-    missing = flow(retry=ON_MISS)
+    missing = scheduler(retry=ON_MISS)
     missing.add(keys(1, 2))
     missing.answered(asks(missing)[0], rows((1, "a")), 0.0)
     assert (missing.metrics.retried_misses, missing.metrics.retried_failures) == (1, 0)
-    failing = flow(retry=ON_ERROR)
+    failing = scheduler(retry=ON_ERROR)
     failing.add(keys(1, 2))
     failing.failed(asks(failing)[0], ConnectorError("down"), 0.0)
     assert (failing.metrics.retried_misses, failing.metrics.retried_failures) == (0, 2)
@@ -81,7 +81,7 @@ def test_retries_are_counted_by_their_cause() -> None:
 
 
 def test_each_request_is_timed_and_those_in_flight_are_counted() -> None:
-    lookup = flow(batch_size=1, capacity=3)
+    lookup = scheduler(batch_size=1, capacity=3)
     lookup.add(keys(1, 2, 3, 4))
     first, second, third = asks(lookup)
     lookup.answered(first, rows((1, "a")), 0.5)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.engine.async_runner import AsyncDriver, run_async
-from lookup_hints.engine.flow import LookupFlow
+from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
@@ -39,8 +39,8 @@ class Shown:
             self.times.append(self.clock())
 
 
-def run(shown: Shown | None, asynchronous: bool, windows: int = 1) -> LookupFlow:
-    lookup = LookupFlow(spec(retry=RETRY, asynchronous=asynchronous), Random(1), watch=shown)
+def run(shown: Shown | None, asynchronous: bool, windows: int = 1) -> RequestScheduler:
+    lookup = RequestScheduler(spec(retry=RETRY, asynchronous=asynchronous), Random(1), watch=shown)
     inputs = iter([keys(number, number + 100) for number in range(windows)])
     asked: list[int] = []
 
@@ -84,7 +84,7 @@ def test_counts_are_shown_twice_a_second_also_while_a_retry_is_waited_for(asynch
 @BOTH
 def test_a_quick_task_shows_its_counts_once(asynchronous: bool) -> None:
     shown = Shown()
-    lookup = LookupFlow(spec(asynchronous=asynchronous), Random(1), watch=shown)
+    lookup = RequestScheduler(spec(asynchronous=asynchronous), Random(1), watch=shown)
     if asynchronous:
         loop = VirtualLoop()
         list(run_async(AsyncDriver(lookup, slow(names_of(), lambda _: 0.0)), iter([keys(1)]), loop.call))

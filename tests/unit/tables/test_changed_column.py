@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import OptionError
+from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ
 from lookup_hints.spi.changes import changed_column_of
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from lookup_hints.tables.catalog import build_connector
 
 SCHEMA = pa.schema(

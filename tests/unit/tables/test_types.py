@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import DdlError
-from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
+from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 
 

@@ -11,7 +11,7 @@ from lookup_connectors.memory import MemoryConnector, put_rows
 
 from lookup_hints.spi import Answer, LookupRequest, LookupTable, OrderCondition, PlacedRows
 from lookup_hints.testing.contract import placed_answers
-from lookup_hints.testing.rows_by_order import check_rows_by_order
+from lookup_hints.testing.row_checks import check_rows_by_order
 
 SCHEMA = pa.schema([("k", pa.int64()), ("since", pa.int64()), ("until", pa.int64())])
 ROWS = [(1, 10, 20), (1, 20, 20), (1, 20, 40), (1, 30, None), (1, None, 90), (2, 15, 25), (2, 40, 50)]

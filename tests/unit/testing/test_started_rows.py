@@ -18,7 +18,7 @@ from lookup_hints.spi import (
     Rows,
     TakeRows,
 )
-from lookup_hints.testing.started_rows import check_started_rows
+from lookup_hints.testing.row_checks import check_started_rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 TABLE = LookupTable("people", SCHEMA, options={"connector": "people"})

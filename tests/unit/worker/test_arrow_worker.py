@@ -25,7 +25,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from lookup_hints.engine import request_size, window
+from lookup_hints.engine import adaptive_batch_size as request_size
+from lookup_hints.engine import window
 from lookup_hints.engine.masking import known_secrets, masked
 from lookup_hints.errors import (
     AnswerError,

@@ -13,13 +13,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lookup_hints.engine.dead_letters import LONGEST_ERROR, SCHEMA, FailedKeys
+from lookup_hints.engine.outcomes import FailedKeys
 from lookup_hints.errors import ConnectorError, NotAllowed
 from lookup_hints.metrics.lookup_metrics import TaskRun
 from lookup_hints.spec import DeadLetters, LookupName, LookupSettings, LookupSpec
 from lookup_hints.spi.security_policy import Policy, variable_of
 from lookup_hints.worker import dead_letter_files as module
-from lookup_hints.worker.dead_letter_files import PART, DeadLetterWriter, probe
+from lookup_hints.worker.dead_letter_files import (
+    LONGEST_ERROR,
+    PART,
+    SCHEMA,
+    DeadLetterWriter,
+    key_texts,
+    probe,
+)
 from tests.unit.engine.support import SCHEMA as PEOPLE
 from tests.unit.engine.support import Asked, names_of
 
@@ -227,3 +234,18 @@ def test_a_probe_leaves_nothing_in_the_folder(tmp_path: Path) -> None:
     why = probe(str(tmp_path / "file" / "b"))
     assert why is not None
     assert "Error: " in why
+
+
+def test_a_key_is_a_json_object_with_values_that_json_has() -> None:
+    table = pa.table(
+        {
+            "a b": pa.array(['é"\n']),
+            "b": pa.array([b"\x00\xff"]),
+            "f": pa.array([float("nan")]),
+            "g": pa.array([float("-inf")]),
+            "t": pa.array([253402300800000000], pa.timestamp("us", "UTC")),
+        }
+    )
+    assert key_texts(table) == [
+        '{"a b": "é\\"\\n", "b": "AP8=", "f": "NaN", "g": "-Infinity", "t": "10000-01-01 00:00:00.000000Z"}'
+    ]

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lookup_hints.worker.limit_pause import (
+from lookup_hints.engine.adaptive_batch_size import (
     OUTPUT_BUFFER,
     PAUSE_SECONDS,
     STATEMENTS,

@@ -1,4 +1,4 @@
-"""The flow alone: what it asks and when, told step by step."""
+"""The scheduler alone: what it asks and when, told step by step."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from lookup_hints.engine import window
 from lookup_hints.engine.arrow import distinct_keys
-from lookup_hints.engine.flow import LookupFlow
-from lookup_hints.engine.steps import Ask, Idle, WaitUntil
+from lookup_hints.engine.backlog import Ask, Idle, WaitUntil
+from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout, OptionError, Problem
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy
 from lookup_hints.spec import LookupSettings, LookupSpec
@@ -21,12 +21,12 @@ from tests.unit.engine.support import (
     ON_MISS,
     Asked,
     asks,
-    flow,
     handed_back,
     ids,
     keys,
     names_of,
     rows,
+    scheduler,
     spec,
 )
 
@@ -34,7 +34,7 @@ ALL = names_of()
 NONE = rows()
 
 
-def answer_all(of: LookupFlow, found: Sequence[Ask], now: float = 0.0) -> None:
+def answer_all(of: RequestScheduler, found: Sequence[Ask], now: float = 0.0) -> None:
     for ask in found:
         of.answered(ask, ALL(ask.request), now)
 
@@ -43,7 +43,7 @@ def answer_all(of: LookupFlow, found: Sequence[Ask], now: float = 0.0) -> None:
 
 
 def test_equal_keys_of_a_window_are_asked_once() -> None:
-    lookup = flow()
+    lookup = scheduler()
     lookup.add(keys(1, 2, 1, 1))
     (ask,) = asks(lookup)
     assert ids(ask) == [1, 2]
@@ -52,7 +52,7 @@ def test_equal_keys_of_a_window_are_asked_once() -> None:
 
 
 def test_null_keys_are_never_asked_and_match_nothing() -> None:
-    lookup = flow()
+    lookup = scheduler()
     lookup.add(keys(None, 1, None))
     (ask,) = asks(lookup)
     assert ids(ask) == [1]
@@ -62,7 +62,7 @@ def test_null_keys_are_never_asked_and_match_nothing() -> None:
 
 
 def test_a_window_of_null_keys_asks_nothing() -> None:
-    lookup = flow()
+    lookup = scheduler()
     lookup.add(keys(None, None))
     assert lookup.next(0.0) == Idle()
     assert lookup.wants_input
@@ -70,7 +70,7 @@ def test_a_window_of_null_keys_asks_nothing() -> None:
 
 
 def test_a_key_may_have_many_rows() -> None:
-    lookup = flow()
+    lookup = scheduler()
     lookup.add(keys(1, 2))
     (ask,) = asks(lookup)
     lookup.answered(ask, rows((1, "a"), (2, "c"), (1, "b")), 0.0)
@@ -78,13 +78,13 @@ def test_a_key_may_have_many_rows() -> None:
 
 
 def test_a_request_holds_batch_size_keys_at_most() -> None:
-    lookup = flow(batch_size=2)
+    lookup = scheduler(batch_size=2)
     lookup.add(keys(1, 2, 3, 4, 5))
     assert [ids(ask) for ask in asks(lookup)] == [[1, 2], [3, 4], [5]]
 
 
 def test_a_request_carries_the_columns_wanted_and_the_time_left() -> None:
-    lookup = flow(timeout=30.0)
+    lookup = scheduler(timeout=30.0)
     lookup.add(keys(1))
     (ask,) = asks(lookup, now=5.0)
     assert ask.request.columns == ("id", "name")
@@ -94,7 +94,7 @@ def test_a_request_carries_the_columns_wanted_and_the_time_left() -> None:
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_rows_leave_in_input_order_whatever_is_answered_first(ordered: bool) -> None:
-    lookup = flow(batch_size=1, ordered=ordered)
+    lookup = scheduler(batch_size=1, ordered=ordered)
     lookup.add(keys(1, 2))
     lookup.add(keys(3))
     first, second, third = asks(lookup)
@@ -105,7 +105,7 @@ def test_rows_leave_in_input_order_whatever_is_answered_first(ordered: bool) -> 
 
 
 def test_a_flow_is_done_when_its_input_ended_and_all_is_handed_back() -> None:
-    lookup = flow()
+    lookup = scheduler()
     lookup.add(keys(1))
     lookup.end_input()
     answer_all(lookup, asks(lookup))
@@ -118,7 +118,7 @@ def test_a_flow_is_done_when_its_input_ended_and_all_is_handed_back() -> None:
 
 
 def test_no_more_than_capacity_requests_are_in_flight() -> None:
-    lookup = flow(batch_size=1, capacity=3, ordered=False)
+    lookup = scheduler(batch_size=1, capacity=3, ordered=False)
     lookup.add(keys(*range(10)))
     first = asks(lookup)
     assert [ids(ask) for ask in first] == [[0], [1], [2]]
@@ -127,7 +127,7 @@ def test_no_more_than_capacity_requests_are_in_flight() -> None:
 
 
 def test_a_slow_head_does_not_stop_new_requests_when_unordered_is_allowed() -> None:
-    lookup = flow(batch_size=1, capacity=2, ordered=False)
+    lookup = scheduler(batch_size=1, capacity=2, ordered=False)
     lookup.add(keys(*range(6)))
     _head, *others = asks(lookup)
     for expected in ([2], [3], [4], [5]):
@@ -137,7 +137,7 @@ def test_a_slow_head_does_not_stop_new_requests_when_unordered_is_allowed() -> N
 
 
 def test_a_slow_head_takes_all_capacity_when_ordered() -> None:
-    lookup = flow(batch_size=1, capacity=3, ordered=True)
+    lookup = scheduler(batch_size=1, capacity=3, ordered=True)
     lookup.add(keys(*range(6)))
     head, *others = asks(lookup)
     answer_all(lookup, others)
@@ -148,7 +148,7 @@ def test_a_slow_head_takes_all_capacity_when_ordered() -> None:
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_a_key_that_waits_for_its_retry_holds_no_slot(ordered: bool) -> None:
-    lookup = flow(batch_size=1, capacity=1, ordered=ordered, retry=ON_MISS)
+    lookup = scheduler(batch_size=1, capacity=1, ordered=ordered, retry=ON_MISS)
     lookup.add(keys(*range(4)))
     for expected in range(4):
         (ask,) = asks(lookup)
@@ -158,7 +158,7 @@ def test_a_key_that_waits_for_its_retry_holds_no_slot(ordered: bool) -> None:
 
 
 def test_a_retry_may_be_sent_though_settled_requests_wait_behind_it() -> None:
-    lookup = flow(batch_size=1, capacity=3, ordered=True, retry=ON_MISS)
+    lookup = scheduler(batch_size=1, capacity=3, ordered=True, retry=ON_MISS)
     lookup.add(keys(*range(6)))
     head, *others = asks(lookup)
     lookup.answered(head, NONE, 0.0)
@@ -173,7 +173,7 @@ def test_a_retry_may_be_sent_though_settled_requests_wait_behind_it() -> None:
 
 
 def test_nothing_is_read_ahead_of_the_first_answer() -> None:
-    lookup = flow()
+    lookup = scheduler()
     assert lookup.wants_input
     lookup.add(keys(1))
     (ask,) = asks(lookup)
@@ -183,7 +183,7 @@ def test_nothing_is_read_ahead_of_the_first_answer() -> None:
 
 
 def test_no_input_is_wanted_while_keys_wait_to_be_sent() -> None:
-    lookup = flow(batch_size=1, capacity=1)
+    lookup = scheduler(batch_size=1, capacity=1)
     lookup.add(keys(1, 2))
     answer_all(lookup, [lookup_ask(lookup)])
     assert not lookup.wants_input
@@ -191,7 +191,7 @@ def test_no_input_is_wanted_while_keys_wait_to_be_sent() -> None:
     assert lookup.wants_input
 
 
-def lookup_ask(of: LookupFlow) -> Ask:
+def lookup_ask(of: RequestScheduler) -> Ask:
     step = of.next(0.0)
     assert isinstance(step, Ask)
     return step
@@ -199,7 +199,7 @@ def lookup_ask(of: LookupFlow) -> Ask:
 
 def test_reading_stops_while_too_much_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window, "BUFFER_BYTES", 2000)
-    lookup = flow(batch_size=1, ordered=False)
+    lookup = scheduler(batch_size=1, ordered=False)
     lookup.add(keys(1))
     (head,) = asks(lookup)
     lookup.add(keys(2))
@@ -216,7 +216,7 @@ def test_reading_stops_while_too_much_is_held(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_without_a_policy_a_miss_is_final() -> None:
-    lookup = flow()
+    lookup = scheduler()
     lookup.add(keys(1))
     lookup.answered(lookup_ask(lookup), NONE, 0.0)
     assert handed_back(lookup.finished()) == [[]]
@@ -224,7 +224,7 @@ def test_without_a_policy_a_miss_is_final() -> None:
 
 
 def test_a_miss_is_asked_again_until_the_row_appears() -> None:
-    lookup = flow(retry=ON_MISS)
+    lookup = scheduler(retry=ON_MISS)
     lookup.add(keys(1, 2))
     lookup.answered(lookup_ask(lookup), rows((1, "a")), 0.0)
     assert lookup.next(9.9) == WaitUntil(10.0)
@@ -236,7 +236,7 @@ def test_a_miss_is_asked_again_until_the_row_appears() -> None:
 
 
 def test_max_attempts_counts_the_retries_after_the_first_try() -> None:
-    lookup = flow(retry=ON_MISS)
+    lookup = scheduler(retry=ON_MISS)
     lookup.add(keys(1))
     times = []
     now = 0.0
@@ -251,7 +251,7 @@ def test_max_attempts_counts_the_retries_after_the_first_try() -> None:
 
 
 def test_misses_of_many_requests_go_out_together() -> None:
-    lookup = flow(batch_size=100, retry=ON_MISS, ordered=False)
+    lookup = scheduler(batch_size=100, retry=ON_MISS, ordered=False)
     lookup.add(keys(*range(1000)))
     for index, ask in enumerate(asks(lookup)):
         lookup.answered(ask, names_of(index * 100)(ask.request), now=0.01 + index * 0.01)
@@ -265,7 +265,7 @@ def test_misses_of_many_requests_go_out_together() -> None:
 
 def test_a_retry_is_late_by_a_sixteenth_of_its_delay_at_most() -> None:
     for delay in (0.001, 0.3, 1.0, 7.0, 3600.0):
-        lookup = flow(retry=FixedDelay(1, delay).if_miss(), timeout=1e6)
+        lookup = scheduler(retry=FixedDelay(1, delay).if_miss(), timeout=1e6)
         lookup.add(keys(1))
         (ask,) = asks(lookup)
         lookup.answered(ask, NONE, 0.123)
@@ -276,7 +276,7 @@ def test_a_retry_is_late_by_a_sixteenth_of_its_delay_at_most() -> None:
 
 
 def test_due_keys_are_cut_at_batch_size_and_none_is_lost() -> None:
-    lookup = flow(batch_size=3, retry=ON_MISS)
+    lookup = scheduler(batch_size=3, retry=ON_MISS)
     lookup.add(keys(*range(7)))
     for ask in asks(lookup):
         lookup.answered(ask, NONE, 0.0)
@@ -286,7 +286,7 @@ def test_due_keys_are_cut_at_batch_size_and_none_is_lost() -> None:
 
 
 def test_a_key_that_two_windows_wait_for_is_asked_once_and_answers_both() -> None:
-    lookup = flow(retry=ON_MISS)
+    lookup = scheduler(retry=ON_MISS)
     lookup.add(keys(1, 2))
     first = asks(lookup)
     lookup.add(keys(3, 2))
@@ -302,7 +302,7 @@ def test_a_key_that_two_windows_wait_for_is_asked_once_and_answers_both() -> Non
 
 
 def test_keys_on_different_attempts_share_a_request_and_keep_their_own_count() -> None:
-    lookup = flow(retry=FixedDelay(2, 10.0).if_miss())
+    lookup = scheduler(retry=FixedDelay(2, 10.0).if_miss())
     lookup.add(keys(1))
     (first,) = asks(lookup)
     lookup.answered(first, NONE, 0.0)
@@ -319,7 +319,7 @@ def test_keys_on_different_attempts_share_a_request_and_keep_their_own_count() -
 
 
 def test_the_end_of_the_input_waits_for_retries() -> None:
-    lookup = flow(retry=ON_MISS)
+    lookup = scheduler(retry=ON_MISS)
     lookup.add(keys(1))
     lookup.end_input()
     lookup.answered(lookup_ask(lookup), NONE, 0.0)
@@ -329,7 +329,7 @@ def test_the_end_of_the_input_waits_for_retries() -> None:
 
 def test_exponential_waits_stay_within_their_jitter() -> None:
     strategy = ExponentialDelay(6, 1.0, maximum=8.0, multiplier=2.0, jitter=0.25)
-    lookup = flow(retry=strategy.if_miss(), batch_size=1)
+    lookup = scheduler(retry=strategy.if_miss(), batch_size=1)
     lookup.add(keys(*range(20)))
     waits: dict[int, list[float]] = {}
     last: dict[int, float] = {}
@@ -355,7 +355,7 @@ def wants_names(found: Sequence[Mapping[str, Any]]) -> bool:
 
 def test_rows_that_a_registered_predicate_refuses_are_asked_again() -> None:
     retry = FixedDelay(2, 10.0).if_result(wants_names)
-    lookup = flow(retry=retry)
+    lookup = scheduler(retry=retry)
     lookup.add(keys(1, 2, 3))
     lookup.answered(lookup_ask(lookup), rows((1, "a"), (2, "b"), (2, None)), 0.0)
     (again,) = asks(lookup, now=10.0)
@@ -366,7 +366,7 @@ def test_rows_that_a_registered_predicate_refuses_are_asked_again() -> None:
 
 def test_refused_rows_are_the_answer_when_no_attempt_is_left() -> None:
     retry = FixedDelay(1, 10.0).if_result(wants_names)
-    lookup = flow(retry=retry)
+    lookup = scheduler(retry=retry)
     lookup.add(keys(1))
     lookup.answered(lookup_ask(lookup), rows((1, None)), 0.0)
     (again,) = asks(lookup, now=10.0)
@@ -382,7 +382,7 @@ def test_a_predicate_is_shown_misses_as_no_rows_and_adds_to_lookup_miss() -> Non
         return len(found) == 2
 
     retry = FixedDelay(1, 10.0).if_result(refuses_pairs).if_miss()
-    lookup = flow(retry=retry)
+    lookup = scheduler(retry=retry)
     lookup.add(keys(1, 2, 3))
     lookup.answered(lookup_ask(lookup), rows((1, "a"), (2, "b"), (2, "c")), 0.0)
     assert shown == [1, 2, 0]
@@ -394,7 +394,7 @@ def test_a_predicate_is_shown_misses_as_no_rows_and_adds_to_lookup_miss() -> Non
 
 
 def test_an_error_fails_the_task_with_its_cause() -> None:
-    lookup = flow()
+    lookup = scheduler()
     lookup.add(keys(1, 2, 3, 4))
     cause = ConnectorError("connection refused")
     with pytest.raises(ConnectorError) as raised:
@@ -407,14 +407,14 @@ def test_an_error_fails_the_task_with_its_cause() -> None:
 
 
 def test_an_error_of_a_driver_is_named_by_its_kind() -> None:
-    lookup = flow()
+    lookup = scheduler()
     lookup.add(keys(1))
     with pytest.raises(ConnectorError, match=r"of 1 key \(id = 1\) .*: OSError: broken pipe"):
         lookup.failed(lookup_ask(lookup), OSError("broken pipe"), 0.0)
 
 
 def test_an_error_is_retried_when_the_predicate_covers_it() -> None:
-    lookup = flow(retry=ON_ERROR)
+    lookup = scheduler(retry=ON_ERROR)
     lookup.add(keys(1))
     lookup.failed(lookup_ask(lookup), OSError("reset"), 0.0)
     (again,) = asks(lookup, now=10.0)
@@ -424,7 +424,7 @@ def test_an_error_is_retried_when_the_predicate_covers_it() -> None:
 
 
 def test_errors_are_retried_max_attempts_times() -> None:
-    lookup = flow(retry=ON_ERROR)
+    lookup = scheduler(retry=ON_ERROR)
     lookup.add(keys(1))
     for attempt in range(3):
         (ask,) = asks(lookup, now=attempt * 10.0)
@@ -436,14 +436,14 @@ def test_errors_are_retried_max_attempts_times() -> None:
 
 @pytest.mark.parametrize("retry", [ON_ERROR, ON_MISS])
 def test_a_permanent_error_and_one_without_predicate_are_not_retried(retry: RetryPolicy) -> None:
-    lookup = flow(retry=retry)
+    lookup = scheduler(retry=retry)
     lookup.add(keys(1))
     with pytest.raises(ConnectorError, match="no such table"):
         lookup.failed(lookup_ask(lookup), ConnectorError("no such table", permanent=True), 0.0)
 
 
 def test_a_source_that_says_how_long_to_wait_is_believed() -> None:
-    lookup = flow(retry=ON_ERROR)
+    lookup = scheduler(retry=ON_ERROR)
     lookup.add(keys(1))
     lookup.failed(lookup_ask(lookup), ConnectorError("slow down", retry_after=42.0), 0.0)
     assert lookup.next(0.0) == WaitUntil(42.0)
@@ -451,7 +451,7 @@ def test_a_source_that_says_how_long_to_wait_is_believed() -> None:
 
 @pytest.mark.parametrize(("on_error", "expected"), [("null", []), ("skip", None)])
 def test_on_error_makes_a_failure_a_miss_or_drops_the_row(on_error: str, expected: object) -> None:
-    lookup = flow(on_error=on_error, batch_size=1)
+    lookup = scheduler(on_error=on_error, batch_size=1)
     lookup.add(keys(1, 2, None))
     first, second = asks(lookup)
     lookup.failed(first, OSError("reset"), 0.0)
@@ -465,7 +465,7 @@ def test_on_error_makes_a_failure_a_miss_or_drops_the_row(on_error: str, expecte
     "error", [AnswerError("no column 'name'"), OptionError(Problem("the variable X cannot be read"))]
 )
 def test_a_defect_is_never_retried_nor_hidden(error: Exception) -> None:
-    lookup = flow(on_error="null", retry=ON_ERROR)
+    lookup = scheduler(on_error="null", retry=ON_ERROR)
     lookup.add(keys(1))
     with pytest.raises(type(error)) as raised:
         lookup.failed(lookup_ask(lookup), error, 0.0)
@@ -473,7 +473,7 @@ def test_a_defect_is_never_retried_nor_hidden(error: Exception) -> None:
 
 
 def test_a_wrong_answer_fails_whatever_on_error_says() -> None:
-    lookup = flow(on_error="skip", retry=ON_ERROR)
+    lookup = scheduler(on_error="skip", retry=ON_ERROR)
     lookup.add(keys(1))
     with pytest.raises(AnswerError, match="connector Asked of table people has no column 'name'"):
         lookup.answered(lookup_ask(lookup), pa.table({"id": [1]}), 0.0)
@@ -483,7 +483,7 @@ def test_a_wrong_answer_fails_whatever_on_error_says() -> None:
 
 
 def test_a_retry_after_the_timeout_is_a_timeout_at_once() -> None:
-    lookup = flow(timeout=25.0, retry=ON_MISS)
+    lookup = scheduler(timeout=25.0, retry=ON_MISS)
     lookup.add(keys(1))
     lookup.answered(lookup_ask(lookup), NONE, 0.0)
     (second,) = asks(lookup, now=10.0)
@@ -499,7 +499,7 @@ def test_a_retry_after_the_timeout_is_a_timeout_at_once() -> None:
 
 
 def test_a_beat_never_carries_a_retry_past_its_deadline() -> None:
-    lookup = flow(timeout=10.3, retry=ON_MISS)
+    lookup = scheduler(timeout=10.3, retry=ON_MISS)
     lookup.add(keys(1))
     (ask,) = asks(lookup)
     lookup.answered(ask, NONE, 0.27)
@@ -507,7 +507,7 @@ def test_a_beat_never_carries_a_retry_past_its_deadline() -> None:
 
 
 def test_a_timeout_over_errors_says_what_the_last_error_was() -> None:
-    lookup = flow(timeout=5.0, retry=ON_ERROR)
+    lookup = scheduler(timeout=5.0, retry=ON_ERROR)
     lookup.add(keys(1))
     cause = OSError("reset")
     with pytest.raises(
@@ -519,21 +519,21 @@ def test_a_timeout_over_errors_says_what_the_last_error_was() -> None:
 
 @pytest.mark.parametrize(("on_error", "expected"), [("null", []), ("skip", None)])
 def test_on_error_covers_timeouts(on_error: str, expected: object) -> None:
-    lookup = flow(timeout=5.0, retry=ON_MISS, on_error=on_error)
+    lookup = scheduler(timeout=5.0, retry=ON_MISS, on_error=on_error)
     lookup.add(keys(1))
     lookup.answered(lookup_ask(lookup), NONE, 0.0)
     assert handed_back(lookup.finished()) == [expected]
 
 
 def test_an_answer_that_came_late_still_counts() -> None:
-    lookup = flow(timeout=5.0)
+    lookup = scheduler(timeout=5.0)
     lookup.add(keys(1))
     answer_all(lookup, [lookup_ask(lookup)], now=6.0)
     assert handed_back(lookup.finished()) == [[(1, "n1")]]
 
 
 def test_keys_whose_request_was_cut_short_by_more_urgent_ones_are_asked_again() -> None:
-    lookup = flow(timeout=30.0, retry=ON_MISS, on_error="null")
+    lookup = scheduler(timeout=30.0, retry=ON_MISS, on_error="null")
     lookup.add(keys(1))
     (first,) = asks(lookup)
     lookup.answered(first, NONE, 15.0)
@@ -550,7 +550,7 @@ def test_keys_whose_request_was_cut_short_by_more_urgent_ones_are_asked_again() 
 
 
 def test_keys_whose_time_ran_out_while_all_slots_were_taken_are_not_asked() -> None:
-    lookup = flow(timeout=12.0, retry=ON_MISS, capacity=1, batch_size=1, ordered=False, on_error="null")
+    lookup = scheduler(timeout=12.0, retry=ON_MISS, capacity=1, batch_size=1, ordered=False, on_error="null")
     lookup.add(keys(1, 2))
     lookup.answered(lookup_ask(lookup), NONE, 0.0)
     (slow_one,) = asks(lookup, now=9.0)
@@ -565,7 +565,7 @@ def test_keys_whose_time_ran_out_while_all_slots_were_taken_are_not_asked() -> N
 
 def test_long_keys_are_shortened_in_messages() -> None:
     schema = pa.schema([("id", pa.string()), ("name", pa.string())])
-    lookup = LookupFlow(spec(Asked(ALL, schema)), Random(1))
+    lookup = RequestScheduler(spec(Asked(ALL, schema)), Random(1))
     lookup.add(distinct_keys(pa.table({"id": ["x" * 1000]})))
     with pytest.raises(ConnectorError) as raised:
         lookup.failed(lookup_ask(lookup), OSError("reset"), 0.0)
@@ -574,7 +574,7 @@ def test_long_keys_are_shortened_in_messages() -> None:
 
 def test_composite_keys_are_shown_with_their_names() -> None:
     by_two = LookupSpec(Asked(ALL), ("id", "name"), ("name",), LookupSettings(asynchronous=False))
-    lookup = LookupFlow(by_two, Random(1))
+    lookup = RequestScheduler(by_two, Random(1))
     lookup.add(distinct_keys(pa.table({"id": [1], "name": ["x"]})))
     with pytest.raises(
         ConnectorError, match=r"of 1 key \(id = 1, name = 'x'\) in table people \(connector asked\) failed"

@@ -6,8 +6,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from lookup_hints.engine.arrow import ordered_keys
-from lookup_hints.engine.request_size import (
+from lookup_hints.engine.adaptive_batch_size import (
     ANSWER_BYTES,
     FEWEST_KEYS,
     FIRST_KEYS,
@@ -16,9 +15,10 @@ from lookup_hints.engine.request_size import (
     WINDOW_BYTES,
     RequestSize,
 )
-from lookup_hints.engine.steps import Ask, Idle
+from lookup_hints.engine.arrow import ordered_keys
+from lookup_hints.engine.backlog import Ask, Idle
 from lookup_hints.errors import AnswerTooLarge
-from tests.unit.engine.support import Asked, asks, flow, handed_back, ids, keys, names_of
+from tests.unit.engine.support import Asked, asks, handed_back, ids, keys, names_of, scheduler
 
 QUICK, NEITHER, SLOW = 0.01, 0.5, 5.0
 
@@ -65,7 +65,7 @@ def test_long_keys_go_in_smaller_requests() -> None:
 
 
 def test_a_flow_learns_from_its_answers() -> None:
-    lookup = flow(asynchronous=True, capacity=1, batch_size=10_000)
+    lookup = scheduler(asynchronous=True, capacity=1, batch_size=10_000)
     lookup.add(keys(*range(10_000)))
     sizes, now = [], 0.0
     while isinstance(ask := lookup.next(now), Ask):
@@ -80,7 +80,7 @@ def test_a_source_with_few_connections_gets_no_more_requests_than_it_works_on() 
         def requests_at_once(self) -> int:
             return 2
 
-    lookup = flow(connector=Few(names_of()), asynchronous=True, batch_size=1, capacity=100)
+    lookup = scheduler(connector=Few(names_of()), asynchronous=True, batch_size=1, capacity=100)
     lookup.add(keys(1, 2, 3))
     first = asks(lookup)
     assert [ids(ask) for ask in first] == [[1], [2]]
@@ -94,7 +94,7 @@ def test_results_behind_a_slow_head_count_against_capacity_and_not_against_conne
         def requests_at_once(self) -> int:
             return 2
 
-    lookup = flow(connector=Two(names_of()), asynchronous=True, batch_size=1, capacity=4, ordered=True)
+    lookup = scheduler(connector=Two(names_of()), asynchronous=True, batch_size=1, capacity=4, ordered=True)
     lookup.add(keys(*range(9)))
     _head, *others = asks(lookup)
     sent = []
@@ -130,7 +130,7 @@ def test_an_answer_that_is_too_large_says_how_many_keys_fit() -> None:
 
 
 def test_keys_whose_answer_was_too_large_are_asked_again_in_the_order_of_their_rows() -> None:
-    lookup = flow(batch_size=10_000)
+    lookup = scheduler(batch_size=10_000)
     ids_of_rows = [*reversed(range(1000)), None, *range(1000)]
     lookup.add(ordered_keys(pa.table({"id": pa.array(ids_of_rows, pa.int64())})))
     (too_large,) = asks(lookup)
@@ -148,7 +148,7 @@ def test_keys_whose_answer_was_too_large_are_asked_again_in_the_order_of_their_r
 
 
 def test_a_window_that_has_begun_goes_on_with_smaller_requests() -> None:
-    lookup = flow(batch_size=100, asynchronous=True)
+    lookup = scheduler(batch_size=100, asynchronous=True)
     lookup.add(keys(*range(1000)))
     first, second, *_ = asks(lookup)
     lookup.answered(first, names_of()(first.request), 0.0)

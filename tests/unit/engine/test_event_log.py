@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.engine.event_log import without_values
-from lookup_hints.engine.flow import LookupFlow
+from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.lookup_metrics import Events, LookupMetrics, TaskRecord, TaskRun
 from lookup_hints.spec import LookupName
 from lookup_hints.spi import LookupRequest, LookupTable, SyncLookup, reporting
 from lookup_hints.testing import FakeConnector, looked_up
-from tests.unit.engine.support import ON_ERROR, SCHEMA, Asked, asks, flow, keys, names_of, spec
+from tests.unit.engine.support import ON_ERROR, SCHEMA, Asked, asks, keys, names_of, scheduler, spec
 
 LOGGER = "lookup_hints.events"
 
@@ -38,12 +38,12 @@ class Crm(SyncLookup):
         raise ConnectorError(f"no answer for id {first} from me:hunter2@db.example")
 
 
-def failing(**settings: Any) -> LookupFlow:
+def failing(**settings: Any) -> RequestScheduler:
     lookup = replace(spec(Crm(), **settings), name=LookupName("people", "p", "crm", 12))
-    return LookupFlow(lookup, Random(7), secrets={"hunter3"})
+    return RequestScheduler(lookup, Random(7), secrets={"hunter3"})
 
 
-def fail(lookup: LookupFlow, *texts: str) -> None:
+def fail(lookup: RequestScheduler, *texts: str) -> None:
     for ask, text in zip(asks(lookup), texts, strict=True):
         lookup.failed(ask, ConnectorError(text), 0.0)
 
@@ -130,7 +130,7 @@ def test_keys_that_were_not_asked_are_logged_once_and_named_where_that_is_wished
 
 
 def test_a_task_that_is_stopped_says_how_far_it_came(caplog: pytest.LogCaptureFixture) -> None:
-    lookup = flow()
+    lookup = scheduler()
     lookup.add(keys(*range(1500)))
     with caplog.at_level(logging.INFO, LOGGER):
         lookup.stopped()
@@ -151,7 +151,7 @@ def test_a_connector_that_cannot_say_its_place_is_logged_all_the_same() -> None:
         def place(self) -> str:
             raise OSError("gone")
 
-    lookup = LookupFlow(spec(Lost(), on_error="null"), Random(7))
+    lookup = RequestScheduler(spec(Lost(), on_error="null"), Random(7))
     lookup.add(keys(1))
     fail(lookup, "down")
     [(_, text)] = lookup.metrics.events.told

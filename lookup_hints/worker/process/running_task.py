@@ -1,4 +1,4 @@
-"""How a task says what its lookups counted: at its end by what its function carries, meanwhile by datagrams.
+"""The task that this worker is in: what Spark tells of it, and how it tells the driver what it counted.
 
 Accumulators arrive when a task ends. For a line on the screen a worker says its counts in a datagram now and
 then, which may be lost without harm; the address travels as a property of Spark's jobs.
@@ -10,9 +10,56 @@ import json
 import logging
 import socket
 from collections.abc import Callable
+from importlib import import_module
+from typing import Any, cast
 
-from lookup_hints.metrics.lookup_metrics import LookupMetrics, Plain, TaskRecord
-from lookup_hints.worker.process.task import job_property, task_run
+from lookup_hints.metrics.lookup_metrics import LookupMetrics, Plain, TaskRecord, TaskRun
+
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+"""Of Spark's StreamExecution and MicroBatchExecution: properties of the jobs of a micro-batch."""
+
+
+def job_property(name: str) -> str | None:
+    """A property of the job that the task belongs to; None where it has none, and outside of Spark."""
+    context = _context()
+    return None if context is None else cast("str | None", context.getLocalProperty(name))
+
+
+def running_statement() -> str | None:
+    """What Spark calls the run of a statement that this task belongs to, however many jobs it has."""
+    return job_property("spark.sql.execution.id")
+
+
+def running_part() -> str | None:
+    """The same, but that each batch of a streaming query is one for itself."""
+    found = (running_statement(), job_property(_QUERY), job_property(_BATCH))
+    return "-".join(filter(None, found)) or None
+
+
+def in_stream() -> bool:
+    """Whether this task belongs to a streaming query."""
+    return job_property(_QUERY) is not None
+
+
+def task_run() -> TaskRun | None:
+    """The run of a task that this worker is in; None outside of Spark."""
+    context = _context()
+    if context is None:
+        return None
+    query, batch = job_property(_QUERY), job_property(_BATCH)
+    return TaskRun(
+        stage=context.stageId(),
+        partition=context.partitionId(),
+        attempt=context.attemptNumber(),
+        number=context.taskAttemptId(),
+        batch=(query, int(batch)) if query and batch else None,
+    )
+
+
+def _context() -> Any:
+    # Imported late, as the rest does without Spark; a worker has it.
+    return import_module("pyspark").TaskContext.get()
+
 
 PROPERTY = "lookup_hints.live"
 """The property of a job that says where its tasks report: host, port and a word that proves it."""

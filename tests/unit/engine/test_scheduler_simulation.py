@@ -1,4 +1,4 @@
-"""The flow against a world of random latencies, late rows and failures, on a clock of its own."""
+"""The scheduler against a world of random latencies, late rows and failures, on a clock of its own."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookup_hints.engine import next_request
-from lookup_hints.engine import request_size as pacing_module
+from lookup_hints.engine import adaptive_batch_size as pacing_module
+from lookup_hints.engine import request_scheduler as next_request
 from lookup_hints.engine import window as window_module
-from lookup_hints.engine.flow import LookupFlow
-from lookup_hints.engine.steps import Ask, WaitUntil
+from lookup_hints.engine.backlog import Ask, WaitUntil
+from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.errors import AnswerTooLarge, LookupTimeout
 from lookup_hints.retry import ExponentialDelay, FixedDelay
-from tests.unit.engine.support import flow, handed_back, ids, keys, rows
+from tests.unit.engine.support import handed_back, ids, keys, rows, scheduler
 
 FINAL: dict[str, list[object] | None] = {"null": [], "skip": None}
 
@@ -49,13 +49,13 @@ class World:
 
 @dataclass
 class Simulation:
-    """Drives a flow through a world, watching what must hold at all times."""
+    """Drives a scheduler through a world, watching what must hold at all times."""
 
-    flow: LookupFlow
+    scheduler: RequestScheduler
     world: World
     capacity: int
     is_late: bool = False
-    """Whether rows are taken from the flow only where nothing else can be done."""
+    """Whether rows are taken from the scheduler only where nothing else can be done."""
 
     now: float = 0.0
     in_flight: list[tuple[float, int, Ask]] = field(default_factory=list)
@@ -64,12 +64,12 @@ class Simulation:
 
     def run(self, windows: list[list[int | None]]) -> None:
         waiting = iter(windows)
-        while not self.flow.is_done:
-            step = self.flow.next(self.now)
+        while not self.scheduler.is_done:
+            step = self.scheduler.next(self.now)
             settled = self.take()  # by giving up keys that are out of time
             if isinstance(step, Ask):
                 self.send(step)
-            elif self.flow.wants_input:
+            elif self.scheduler.wants_input:
                 self.read(next(waiting, None))
             elif not settled and not (self.is_late and self.take(at_last=True)):
                 self.pass_time(step.time if isinstance(step, WaitUntil) else None)
@@ -78,15 +78,15 @@ class Simulation:
     def take(self, *, at_last: bool = False) -> bool:
         if self.is_late and not at_last:
             return False
-        taken = handed_back(self.flow.finished())
+        taken = handed_back(self.scheduler.finished())
         self.results += taken
         return bool(taken)
 
     def read(self, window: list[int | None] | None) -> None:
         if window is None:
-            self.flow.end_input()
+            self.scheduler.end_input()
         else:
-            self.flow.add(keys(*window))
+            self.scheduler.add(keys(*window))
 
     def send(self, ask: Ask) -> None:
         found = ids(ask)
@@ -105,14 +105,14 @@ class Simulation:
         self.now, _, ask = heappop(self.in_flight)
         if self.now >= ask.deadline:
             self.now = ask.deadline
-            self.flow.failed(ask, LookupTimeout("no answer"), self.now)
+            self.scheduler.failed(ask, LookupTimeout("no answer"), self.now)
         elif len(ids(ask)) > self.world.fitting:
-            self.flow.failed(ask, AnswerTooLarge("too large", keys=self.world.fitting), self.now)
+            self.scheduler.failed(ask, AnswerTooLarge("too large", keys=self.world.fitting), self.now)
         elif self.world.fails(ids(ask)):
-            self.flow.failed(ask, OSError("reset"), self.now)
+            self.scheduler.failed(ask, OSError("reset"), self.now)
         else:
             there = [key for key in ids(ask) if self.world.appears.get(key, 1e9) <= self.now]
-            self.flow.answered(ask, rows(*((key, f"n{key}") for key in there)), self.now)
+            self.scheduler.answered(ask, rows(*((key, f"n{key}") for key in there)), self.now)
 
 
 KEYS = st.one_of(st.none(), st.integers(0, 15))
@@ -160,7 +160,7 @@ def test_every_key_gets_one_right_outcome(
 ) -> None:
     retry = strategy.if_miss().if_exception()
     world = World(appears, failures, Random(seed), fitting)
-    lookup = flow(
+    lookup = scheduler(
         retry=retry,
         on_error=on_error,
         capacity=capacity,
@@ -209,7 +209,7 @@ def test_a_key_is_asked_once_and_max_attempts_times_again(
 ) -> None:
     retry = FixedDelay(max_attempts, 10.0).if_miss()
     world = World({}, {}, Random(1))
-    lookup = flow(retry=retry, capacity=capacity, batch_size=batch_size, ordered=ordered, timeout=1e6)
+    lookup = scheduler(retry=retry, capacity=capacity, batch_size=batch_size, ordered=ordered, timeout=1e6)
     Simulation(lookup, world, capacity).run(windows)
     for key, times in world.asked.items():
         holding = sum(key in window for window in windows)
