@@ -109,7 +109,7 @@ _OTHERWISE = (
 
 @dataclass(frozen=True)
 class ResponseClassifier:
-    """Judges the responses to the requests of one table, whose status codes mean these."""
+    """Classifies the responses to the requests of one table, whose status codes mean these."""
 
     reader: ResponseReader
     success: Codes

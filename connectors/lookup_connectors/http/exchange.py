@@ -159,7 +159,7 @@ class Exchange:
     ) -> tuple[Response, Classification | None, float | None]:
         """The response, by a permit of ``own``; and if it must be asked again, after how many seconds.
 
-        A large body is not judged yet: that must wait for room, and no permit should be held meanwhile.
+        A large body is not classified yet: that must wait for room, and no permit should be held meanwhile.
 
         Raises:
             HttpFailure: there is no response, or one that says when to come back, which is too late.
@@ -212,8 +212,8 @@ class Exchange:
     def assessed(self, response: Response) -> tuple[Classification | None, Ending, float | None]:
         """What a response is, what it says of the server, and the pause in seconds that it asks for.
 
-        A large body is not judged yet: that must wait for room. "Now" (``Retry-After: 0``, or a moment that
-        is gone) is no word: nobody would ever pause.
+        A large body is not classified yet: that must wait for room. "Now" (``Retry-After: 0``, or a moment
+        that is gone) is no word: nobody would ever pause.
         """
         classified = self.classify(response) if len(response.body) <= _SMALL_BODY else None
         kind = "answer" if classified is None else classified.kind

@@ -1,6 +1,6 @@
 """Many keys asked at once over connections that are open: a key costs no task and no future of its own.
 
-What comes in one turn of the event loop is judged and handed over together. What is no ordinary answer (a
+What comes in one turn of the event loop is classified and handed over together. What is no ordinary answer (a
 redirect, a refusal, a lost connection, a further page) goes on as the coroutine of its key, from there.
 """
 
