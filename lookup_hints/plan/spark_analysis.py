@@ -317,11 +317,11 @@ class Analysis:
         around = block.query.outer
         while around is not None:
             if around.source is not None:
-                cut, inner = self.statement.tokens.cut, body
-                body = _over(self._text(cut(around.source.chains[0].first, around.source.last)), inner)
+                place, inner = self.statement.tokens.place, body
+                body = _over(self._text(place(around.source)), inner)
                 yield self._beneath(around.query.levels, body)
                 # What stands in ON may name the right side of a SEMI or ANTI join.
-                each = [self._text(cut(relation.first, relation.last)) for relation in around.relations]
+                each = [self._text(place(relation)) for relation in around.relations]
                 yield self._beneath(around.query.levels, _over(", ".join(each), inner))
             around = around.query.outer
 

@@ -21,7 +21,7 @@ from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import has_reference
 
 _NAME = "lookup.budget"
-CONCURRENCY, RATE = "lookup.max-concurrency", "lookup.rate-limit"
+CONCURRENCY, RATE, REQUESTS = "lookup.max-concurrency", "lookup.rate-limit", "lookup.max-requests"
 
 
 @dataclass(frozen=True)
@@ -132,55 +132,37 @@ class Cluster:
     tasks: int | None
 
 
-@dataclass(frozen=True)
-class ClusterLimits:
-    """What an origin bears, or a budget of one name.
-
-    Args:
-        concurrency: requests in flight in the whole cluster, or None.
-        rate: requests per second in the whole cluster, or None.
-        requests: requests of one statement in the whole cluster, or None.
-    """
-
-    concurrency: int | None = None
-    rate: float | None = None
-    requests: int | None = None
-
-    @property
-    def given(self) -> dict[str, float]:
-        """Those that there are, by the names of their options."""
-        named = {CONCURRENCY: self.concurrency, RATE: self.rate, "lookup.max-requests": self.requests}
-        return {key: value for key, value in named.items() if value is not None}
-
-
-def budget_of(limits: ClusterLimits, cluster: Cluster, *, table: str, name: str, on_open: str) -> Budget:
-    """The part of ``limits`` that each executor of ``cluster`` has, and each task without a file.
+def budget_of(
+    limits: Mapping[str, float], cluster: Cluster, *, table: str, name: str, on_open: str
+) -> Budget:
+    """The part of ``limits``, by the names of options, of each executor, and of each task without a file.
 
     Raises:
         OptionError: nobody knows by what they are divided, or there is not one request for each executor.
     """
     executors, tasks = cluster.executors, cluster.tasks
-    if limits.given and executors is None and tasks is None:
+    if limits and executors is None and tasks is None:
         what = "is split over the executors that run at once, and Spark's configuration does not say how many"
-        raise OptionError(Problem(f"table {table}: {next(iter(limits.given))!r} {what}.", tip=_TIP))
-    _check_there_is_one_for_each(limits.concurrency, cluster, table)
+        raise OptionError(Problem(f"table {table}: {next(iter(limits))!r} {what}.", tip=_TIP))
+    concurrency, rate, requests = (limits.get(key) for key in (CONCURRENCY, RATE, REQUESTS))
+    _check_there_is_one_for_each(concurrency, cluster, table)
     # Where the executors are not known, there are no more of them than tasks.
     parts = executors or tasks or 1
     return Budget(
         name=name,
-        concurrency=_slots_of(limits.concurrency, executors),
-        rate=_part(limits.rate, executors),
-        task_concurrency=_slots_of(limits.concurrency, tasks),
-        task_rate=_part(limits.rate, tasks),
-        max_requests=None if limits.requests is None else -(-limits.requests // parts),
+        concurrency=_slots_of(concurrency, executors),
+        rate=_part(rate, executors),
+        task_concurrency=_slots_of(concurrency, tasks),
+        task_rate=_part(rate, tasks),
+        max_requests=None if requests is None else int(-(-requests // parts)),
         on_open=on_open,
         executors=executors,
     )
 
 
-def _slots_of(concurrency: int | None, parts: int | None) -> int | None:
+def _slots_of(concurrency: float | None, parts: int | None) -> int | None:
     """Requests in flight of one of ``parts``; less than one cannot be asked."""
-    return None if concurrency is None or parts is None else max(1, concurrency // parts)
+    return None if concurrency is None or parts is None else max(1, int(concurrency // parts))
 
 
 def _part(rate: float | None, parts: int | None) -> float | None:
@@ -213,14 +195,16 @@ def _parts(of_executor: float | None, of_task: float | None, unit: str, cluster:
     )
 
 
-def _check_there_is_one_for_each(concurrency: int | None, cluster: Cluster, table: str) -> None:
+def _check_there_is_one_for_each(concurrency: float | None, cluster: Cluster, table: str) -> None:
     """Refuse less than one request for each of those that share nothing."""
     name, parts = "executors", cluster.executors
     if parts is None:
         name, parts = "tasks", cluster.tasks
     if concurrency is None or parts is None or concurrency >= parts:
         return
-    what = f"'lookup.max-concurrency' = {concurrency} is less than one request for each of the {parts} {name}"
+    what = (
+        f"'lookup.max-concurrency' = {concurrency:g} is less than one request for each of the {parts} {name}"
+    )
     tip = f"Raise it, or use fewer {name}."
     raise OptionError(Problem(f"table {table}: {what} that may run at once.", tip=tip))
 

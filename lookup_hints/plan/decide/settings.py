@@ -9,10 +9,7 @@ from typing import Any
 from lookup_hints.errors import HintError, OptionError, Problem, QueryError, Span, nearest
 from lookup_hints.hints.hint_comments import LookupHint
 from lookup_hints.plan.decide.budgets import (
-    CONCURRENCY,
-    RATE,
-    BudgetLimit,
-    ClusterLimits,
+    REQUESTS,
     budget_of,
     cluster_of,
     limits_of,
@@ -135,7 +132,8 @@ def choose(
     limit = connector.keys_per_request()
     name, cluster = connector.table.name, cluster_of(conf, session_option("cluster-tasks", conf))
     shared = limits_of(connector, others)
-    limits = _limits(shared, given["max-requests"])
+    limits = {key: limit.value for key, limit in shared.items()}
+    limits |= {REQUESTS: given["max-requests"]} if given["max-requests"] is not None else {}
     budget = budget_of(limits, cluster, table=name, name=given["budget"] or "", on_open=given["on-open"])
     _check_effect(given)
     letters = _dead_letters(given, conf, unwritable)
@@ -185,15 +183,6 @@ def options_of_table(table: LookupTable) -> dict[str, Any]:
         for key, text in table.options.items()
         if text and (option := _OF_TABLES.get(key)) is not None
     }
-
-
-def _limits(shared: Mapping[str, BudgetLimit], requests: int | None) -> ClusterLimits:
-    concurrency, rate = shared.get(CONCURRENCY), shared.get(RATE)
-    return ClusterLimits(
-        concurrency=None if concurrency is None else int(concurrency.value),
-        rate=None if rate is None else rate.value,
-        requests=requests,
-    )
 
 
 def _sources(given: _Given, settings: LookupSettings) -> dict[str, Place]:

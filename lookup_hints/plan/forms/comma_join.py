@@ -35,7 +35,7 @@ class CommaJoin(FromForm):
     def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
         source = join.home.source
         assert source is not None, "it stands in a FROM"
-        return LeftSide(statement.tokens.cut(source.chains[0].first, source.last))
+        return LeftSide(statement.tokens.place(source))
 
     def behind(self, join: LookupJoin, built: FromPart, own: Visible) -> FromPart:
         return replace(built, visible=[*built.visible, own], views=[*built.views, join])

@@ -39,7 +39,7 @@ class ExistsOrIn(Form):
         source = join.home.source
         assert source is not None, "its home has a FROM"
         last = join.home.views_last if join.home.views_last > -1 else source.last
-        return LeftSide(statement.tokens.cut(source.chains[0].first, last))
+        return LeftSide(statement.tokens.cut(source.first, last))
 
     def edits(self, join: LookupJoin, analysis: Analysis, numbers: Iterator[int]) -> Iterator[Edit]:
         yield Edit(join.at, ("true",))

@@ -27,7 +27,7 @@ class ExplicitJoin(FromForm):
     def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
         source, step = join.home.source, join.use.step
         if join.needs and source is not None and step is not None:
-            return LeftSide(statement.tokens.cut(source.chains[0].first, step.first - 1))
+            return LeftSide(statement.tokens.cut(source.first, step.first - 1))
         return _before(statement, join.use)
 
     def left_table(self, join: FoundJoin) -> Relation | None:
@@ -87,7 +87,7 @@ def _before(statement: Statement, use: LookupUse) -> LeftSide:
     # A LATERAL subquery needs what stands before it.
     has_lateral = any(each.lateral and each.first < use.index for each in use.chain.everything)
     is_lateral = has_lateral and source is not None and use.chain in source.chains
-    first = source.chains[0].first if is_lateral and source is not None else use.chain.first
+    first = source.first if is_lateral and source is not None else use.chain.first
     return LeftSide(Cut(statement.pieces[first].start, statement.pieces[use.step.first].start))
 
 

@@ -241,6 +241,10 @@ class Source:
     chains: list[Chain]
 
     @property
+    def first(self) -> int:
+        return self.chains[0].first
+
+    @property
     def last(self) -> int:
         return self.chains[-1].last
 

@@ -32,205 +32,6 @@ _NO_ALIAS = (
 )
 
 
-class FromReader:
-    """Reads the relations of a FROM, and the joins of pipe operators."""
-
-    def __init__(self, tokens: Tokens, queries: _QueryCutter) -> None:
-        self._tokens, self._queries = tokens, queries
-
-    def source(self, at: int, end: int, block: Block) -> Source:
-        chains = [self._chain(at + 1, end, block)]
-        while chains[-1].last + 2 < end and self._tokens.is_symbol(chains[-1].last + 1, ","):
-            chains.append(self._chain(chains[-1].last + 2, end, block))
-            if any(step.fills_left or step.takes_nearest for step in chains[-1].steps):
-                chains = [_crossed(chains)]
-        return Source(at, chains)
-
-    def _chain(self, at: int, end: int, block: Block) -> Chain:
-        chain = Chain(self._relation(at, end, block))
-        while chain.last + 1 < end:
-            step = self.step(chain.last + 1, end, block)
-            if step is None:
-                break
-            chain.steps.append(step)
-        return chain
-
-    def step(self, at: int, end: int, block: Block) -> Step | None:
-        tokens = self._tokens
-        if tokens.is_word(at, "PIVOT", "UNPIVOT"):
-            return self._pivot(at, end, block)
-        join = at
-        while join < end and (tokens.is_word(join, *JOIN_WORDS) or tokens.opens_asof_join(join)):
-            join += 1
-        if join + 1 >= end or not tokens.is_word(join, "JOIN"):
-            return None
-        right = self._relation(join + 1, end, block)
-        words = tuple(tokens.pieces[index].text.upper() for index in range(at, join))
-        step = Step(at, right.last, words, right)
-        following = right.last + 1
-        if following < end and tokens.is_match_condition(following):
-            step.last = tokens.closing(following + 1)
-            step.match = tokens.cut(following + 2, max(following + 2, step.last - 1))
-            self._queries.expressions(following + 1, step.last + 1, block)
-            following = step.last + 1
-        if following < end and tokens.is_word(following, "ON") and following + 1 < end:
-            step.on = Cut(tokens.pieces[following + 1].start, tokens.condition_end(following + 1, end))
-            step.last = tokens.index_at(step.on.end - 1)
-            self._queries.expressions(following + 1, step.last + 1, block)
-        elif following < end and tokens.is_word(following, "USING") and tokens.is_symbol(following + 1, "("):
-            step.last = tokens.closing(following + 1)
-            step.using = tuple(
-                index for index in range(following + 2, step.last) if tokens.pieces[index].is_name
-            )
-        return step
-
-    def _pivot(self, at: int, end: int, block: Block) -> Step | None:
-        tokens = self._tokens
-        opening = at + 1
-        while opening < end and tokens.is_word(opening, "INCLUDE", "EXCLUDE", "NULLS"):
-            opening += 1
-        if not tokens.is_symbol(opening, "("):
-            return None
-        closing = tokens.closing(opening)
-        self._queries.expressions(opening + 1, closing, block)
-        pivoted = Relation(Shape.PIVOT, at, closing, at)
-        pivoted.alias_at, last = self._alias(closing + 1, end)
-        pivoted.last = closing if pivoted.alias_at is None else last
-        return Step(at, pivoted.last, pivoted=pivoted)
-
-    # --- relations ---------------------------------------------------------------------------------
-
-    def _relation(self, first: int, end: int, block: Block) -> Relation:
-        tokens = self._tokens
-        at = first
-        lateral = tokens.is_word(at, "LATERAL")
-        at += lateral
-        if tokens.is_word(at, "STREAM") and self._is_stream(at, end):
-            at += 1
-        if tokens.is_symbol(at, "("):
-            relation = self._in_parentheses(at, block, lateral)
-        elif tokens.is_word(at, "VALUES") and at + 1 < end and not tokens.is_word(at + 1, *_NO_ALIAS, "AS"):
-            relation = self._values(at, end, block)
-        else:
-            relation = self.table(at, end, block)
-        relation.first, relation.start, relation.lateral = first, at, lateral
-        if first != at:
-            relation.plain = False
-        return self._with_alias(relation, end, block)
-
-    def _is_stream(self, at: int, end: int) -> bool:
-        following = at + 1
-        if following >= end or _ends_relation(self._tokens, following):
-            return False
-        return self._tokens.pieces[following].is_name or self._tokens.is_symbol(following, "(")
-
-    def _in_parentheses(self, at: int, block: Block, lateral: bool) -> Relation:
-        closing = self._tokens.closing(at)
-        if self._queries.begins_query(at + 1):
-            outer, levels = block if lateral else block.query.outer, block.query.levels
-            query = self._queries.query(at + 1, closing, Role.RELATION, block, outer, levels, lateral=lateral)
-            return Relation(Shape.QUERY, at, closing, query=query)
-        chain = self._chain(at + 1, closing, block)
-        is_whole = not chain.steps and chain.head.last + 1 == closing
-        if is_whole and chain.head.shape is Shape.TABLE and not chain.head.lateral:
-            # (customers c) is customers c.
-            chain.head.last = closing
-            return chain.head
-        return Relation(Shape.PARENTHESES, at, closing, chain=chain)
-
-    def _values(self, at: int, end: int, block: Block) -> Relation:
-        """An inline table: commas separate its rows until an alias or something else comes."""
-        tokens = self._tokens
-        last = at + 1
-        while last < end:
-            start = last
-            while last < end and not tokens.is_symbol(last, ",") and not self._ends_value(last, start):
-                last = tokens.closing(last) + 1 if tokens.is_symbol(last, "(") else last + 1
-            more = last + 1 < end and tokens.is_symbol(last, ",")
-            if not more or tokens.pieces[last + 1].is_name or self._queries.opens_query(last + 1):
-                break
-            last += 1
-        self._queries.expressions(at + 1, last, block)
-        return Relation(Shape.VALUES, at, last - 1)
-
-    def _ends_value(self, at: int, start: int) -> bool:
-        piece, before = self._tokens.pieces[at], self._tokens.pieces[at - 1]
-        if at == start or not piece.is_name:
-            return piece.text in (")", ";", "|>")
-        ended = before.is_symbol(")") or before.kind in (Kind.STRING, Kind.NUMBER) or before.is_word("NULL")
-        return ended or piece.is_word("AS", *_NO_ALIAS)
-
-    def table(self, at: int, end: int, block: Block) -> Relation:
-        """The table, or function of tables, whose name begins at the piece; without its alias."""
-        tokens = self._tokens
-        last = at
-        if tokens.is_word(at, "IDENTIFIER") and tokens.is_symbol(at + 1, "("):
-            closing = tokens.closing(at + 1)
-            literal = tokens.pieces[min(at + 2, closing)]  # the text may end behind the parenthesis
-            name = literal.value.strip("`") if literal.kind is Kind.STRING and closing == at + 3 else ""
-            name = "" if "." in name else name
-            relation = Relation(Shape.TABLE, at, closing, name=name, name_at=at)
-            relation.cte = _cte_of(name, block.query.levels)
-            return relation
-        while tokens.is_symbol(last + 1, ".") and last + 2 < end:
-            last += 2
-        if tokens.is_symbol(last + 1, "(") and last + 1 < end:
-            closing = tokens.closing(last + 1)
-            self._queries.expressions(last + 2, closing, block)
-            return Relation(Shape.FUNCTION, at, closing, name_at=last)
-        if at >= end or not tokens.pieces[at].is_name:
-            return Relation(Shape.FUNCTION, at, min(at, end - 1), plain=False)
-        name = tokens.pieces[at].name if last == at else ""
-        relation = Relation(Shape.TABLE, at, last, name=name, name_at=last)
-        relation.cte = _cte_of(name, block.query.levels)
-        return relation
-
-    def _with_alias(self, relation: Relation, end: int, block: Block) -> Relation:
-        tokens = self._tokens
-        is_bare = relation.shape is Shape.TABLE and not tokens.is_symbol(relation.start, "(")
-        has_time = is_bare or relation.shape is Shape.QUERY
-        time = tokens.time_clause(relation.last) if has_time else None
-        if time is not None:
-            relation.time, relation.last = time, tokens.index_at(time.end - 1)
-        while (last := self._extension_end(relation.last + 1, end, block)) is not None:
-            relation.extensions += (tokens.cut(relation.last + 1, last),)
-            relation.last, relation.plain = last, False
-        alias_at, columns_end = self._alias(relation.last + 1, end)
-        if alias_at is not None:
-            relation.alias_at, relation.last = alias_at, columns_end
-            names = tokens.pieces[alias_at + 2 : columns_end]
-            relation.columns = tuple(piece.name for piece in names if piece.is_name)
-            late = tokens.time_clause(relation.last) if has_time and time is None else None
-            if late is not None:  # as BigQuery writes it
-                relation.time, relation.last = late, tokens.index_at(late.end - 1)
-        return relation
-
-    def _extension_end(self, at: int, end: int, block: Block) -> int | None:
-        """Index of the last piece of the options, sample or watermark that begins here."""
-        tokens = self._tokens
-        if at >= end:
-            return None
-        if tokens.is_word(at, "WITH", "TABLESAMPLE") and tokens.is_symbol(at + 1, "("):
-            closing = tokens.closing(at + 1)
-            if tokens.is_word(closing + 1, "REPEATABLE") and tokens.is_symbol(closing + 2, "("):
-                closing = tokens.closing(closing + 2)
-            return closing
-        if tokens.is_word(at, "WATERMARK"):
-            delay = next((k for k in range(at, end) if tokens.is_word(k, "DELAY")), None)
-            return None if delay is None else tokens.operand_end(delay + 2)
-        return None
-
-    def _alias(self, at: int, end: int) -> tuple[int | None, int]:
-        tokens = self._tokens
-        if at < end and tokens.is_word(at, "AS") and at + 1 < end:
-            at += 1
-        elif at >= end or not tokens.pieces[at].is_name or _ends_relation(tokens, at):
-            return None, at - 1
-        if tokens.is_symbol(at + 1, "(") and at + 1 < end:
-            return at, tokens.closing(at + 1)
-        return at, at
-
-
 def _crossed(chains: list[Chain]) -> Chain:
     """``chains`` as one: a comma binds as a join does in Spark.
 
@@ -268,16 +69,17 @@ _ENDS_QUERY_IN_PARENTHESES = (*SET_WORDS, "ORDER", "SORT", "CLUSTER", "DISTRIBUT
 
 def read_structure(tokens: Tokens, parts: list[tuple[int, int]]) -> Structure:
     """The structure of the queries that stand at ``parts``, by the indices of first and last pieces."""
-    reader = _QueryCutter(tokens)
+    reader = _Reader(tokens)
     for first, last in parts:
         reader.query(first, last + 1, Role.STATEMENT, None, None, ())
     return reader.found
 
 
-class _QueryCutter:
+class _Reader:
+    """Reads the queries of a text, those in them, and the relations that their FROM and pipes join."""
+
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
-        self.relations = FromReader(tokens, self)
         self.found = Structure()
 
     def query(
@@ -354,11 +156,205 @@ class _QueryCutter:
                 self.expressions(at + 1, closing, block)
             at = closing + 1
 
+    # --- FROM, and joins of pipe operators ------------------------------------------------------------
+
+    def source(self, at: int, end: int, block: Block) -> Source:
+        chains = [self._chain(at + 1, end, block)]
+        while chains[-1].last + 2 < end and self._tokens.is_symbol(chains[-1].last + 1, ","):
+            chains.append(self._chain(chains[-1].last + 2, end, block))
+            if any(step.fills_left or step.takes_nearest for step in chains[-1].steps):
+                chains = [_crossed(chains)]
+        return Source(at, chains)
+
+    def _chain(self, at: int, end: int, block: Block) -> Chain:
+        chain = Chain(self._relation(at, end, block))
+        while chain.last + 1 < end:
+            step = self.step(chain.last + 1, end, block)
+            if step is None:
+                break
+            chain.steps.append(step)
+        return chain
+
+    def step(self, at: int, end: int, block: Block) -> Step | None:
+        tokens = self._tokens
+        if tokens.is_word(at, "PIVOT", "UNPIVOT"):
+            return self._pivot(at, end, block)
+        join = at
+        while join < end and (tokens.is_word(join, *JOIN_WORDS) or tokens.opens_asof_join(join)):
+            join += 1
+        if join + 1 >= end or not tokens.is_word(join, "JOIN"):
+            return None
+        right = self._relation(join + 1, end, block)
+        words = tuple(tokens.pieces[index].text.upper() for index in range(at, join))
+        step = Step(at, right.last, words, right)
+        following = right.last + 1
+        if following < end and tokens.is_match_condition(following):
+            step.last = tokens.closing(following + 1)
+            step.match = tokens.cut(following + 2, max(following + 2, step.last - 1))
+            self.expressions(following + 1, step.last + 1, block)
+            following = step.last + 1
+        if following < end and tokens.is_word(following, "ON") and following + 1 < end:
+            step.on = Cut(tokens.pieces[following + 1].start, tokens.condition_end(following + 1, end))
+            step.last = tokens.index_at(step.on.end - 1)
+            self.expressions(following + 1, step.last + 1, block)
+        elif following < end and tokens.is_word(following, "USING") and tokens.is_symbol(following + 1, "("):
+            step.last = tokens.closing(following + 1)
+            step.using = tuple(
+                index for index in range(following + 2, step.last) if tokens.pieces[index].is_name
+            )
+        return step
+
+    def _pivot(self, at: int, end: int, block: Block) -> Step | None:
+        tokens = self._tokens
+        opening = at + 1
+        while opening < end and tokens.is_word(opening, "INCLUDE", "EXCLUDE", "NULLS"):
+            opening += 1
+        if not tokens.is_symbol(opening, "("):
+            return None
+        closing = tokens.closing(opening)
+        self.expressions(opening + 1, closing, block)
+        pivoted = Relation(Shape.PIVOT, at, closing, at)
+        pivoted.alias_at, last = self._alias(closing + 1, end)
+        pivoted.last = closing if pivoted.alias_at is None else last
+        return Step(at, pivoted.last, pivoted=pivoted)
+
+    # --- relations ---------------------------------------------------------------------------------
+
+    def _relation(self, first: int, end: int, block: Block) -> Relation:
+        tokens = self._tokens
+        at = first
+        lateral = tokens.is_word(at, "LATERAL")
+        at += lateral
+        if tokens.is_word(at, "STREAM") and self._is_stream(at, end):
+            at += 1
+        if tokens.is_symbol(at, "("):
+            relation = self._in_parentheses(at, block, lateral)
+        elif tokens.is_word(at, "VALUES") and at + 1 < end and not tokens.is_word(at + 1, *_NO_ALIAS, "AS"):
+            relation = self._values(at, end, block)
+        else:
+            relation = self.table(at, end, block)
+        relation.first, relation.start, relation.lateral = first, at, lateral
+        if first != at:
+            relation.plain = False
+        return self._with_alias(relation, end, block)
+
+    def _is_stream(self, at: int, end: int) -> bool:
+        following = at + 1
+        if following >= end or _ends_relation(self._tokens, following):
+            return False
+        return self._tokens.pieces[following].is_name or self._tokens.is_symbol(following, "(")
+
+    def _in_parentheses(self, at: int, block: Block, lateral: bool) -> Relation:
+        closing = self._tokens.closing(at)
+        if self.begins_query(at + 1):
+            outer, levels = block if lateral else block.query.outer, block.query.levels
+            query = self.query(at + 1, closing, Role.RELATION, block, outer, levels, lateral=lateral)
+            return Relation(Shape.QUERY, at, closing, query=query)
+        chain = self._chain(at + 1, closing, block)
+        is_whole = not chain.steps and chain.head.last + 1 == closing
+        if is_whole and chain.head.shape is Shape.TABLE and not chain.head.lateral:
+            # (customers c) is customers c.
+            chain.head.last = closing
+            return chain.head
+        return Relation(Shape.PARENTHESES, at, closing, chain=chain)
+
+    def _values(self, at: int, end: int, block: Block) -> Relation:
+        """An inline table: commas separate its rows until an alias or something else comes."""
+        tokens = self._tokens
+        last = at + 1
+        while last < end:
+            start = last
+            while last < end and not tokens.is_symbol(last, ",") and not self._ends_value(last, start):
+                last = tokens.closing(last) + 1 if tokens.is_symbol(last, "(") else last + 1
+            more = last + 1 < end and tokens.is_symbol(last, ",")
+            if not more or tokens.pieces[last + 1].is_name or self.opens_query(last + 1):
+                break
+            last += 1
+        self.expressions(at + 1, last, block)
+        return Relation(Shape.VALUES, at, last - 1)
+
+    def _ends_value(self, at: int, start: int) -> bool:
+        piece, before = self._tokens.pieces[at], self._tokens.pieces[at - 1]
+        if at == start or not piece.is_name:
+            return piece.text in (")", ";", "|>")
+        ended = before.is_symbol(")") or before.kind in (Kind.STRING, Kind.NUMBER) or before.is_word("NULL")
+        return ended or piece.is_word("AS", *_NO_ALIAS)
+
+    def table(self, at: int, end: int, block: Block) -> Relation:
+        """The table, or function of tables, whose name begins at the piece; without its alias."""
+        tokens = self._tokens
+        last = at
+        if tokens.is_word(at, "IDENTIFIER") and tokens.is_symbol(at + 1, "("):
+            closing = tokens.closing(at + 1)
+            literal = tokens.pieces[min(at + 2, closing)]  # the text may end behind the parenthesis
+            name = literal.value.strip("`") if literal.kind is Kind.STRING and closing == at + 3 else ""
+            name = "" if "." in name else name
+            relation = Relation(Shape.TABLE, at, closing, name=name, name_at=at)
+            relation.cte = _cte_of(name, block.query.levels)
+            return relation
+        while tokens.is_symbol(last + 1, ".") and last + 2 < end:
+            last += 2
+        if tokens.is_symbol(last + 1, "(") and last + 1 < end:
+            closing = tokens.closing(last + 1)
+            self.expressions(last + 2, closing, block)
+            return Relation(Shape.FUNCTION, at, closing, name_at=last)
+        if at >= end or not tokens.pieces[at].is_name:
+            return Relation(Shape.FUNCTION, at, min(at, end - 1), plain=False)
+        name = tokens.pieces[at].name if last == at else ""
+        relation = Relation(Shape.TABLE, at, last, name=name, name_at=last)
+        relation.cte = _cte_of(name, block.query.levels)
+        return relation
+
+    def _with_alias(self, relation: Relation, end: int, block: Block) -> Relation:
+        tokens = self._tokens
+        is_bare = relation.shape is Shape.TABLE and not tokens.is_symbol(relation.start, "(")
+        has_time = is_bare or relation.shape is Shape.QUERY
+        time = tokens.time_clause(relation.last) if has_time else None
+        if time is not None:
+            relation.time, relation.last = time, tokens.index_at(time.end - 1)
+        while (last := self._extension_end(relation.last + 1, end, block)) is not None:
+            relation.extensions += (tokens.cut(relation.last + 1, last),)
+            relation.last, relation.plain = last, False
+        alias_at, columns_end = self._alias(relation.last + 1, end)
+        if alias_at is not None:
+            relation.alias_at, relation.last = alias_at, columns_end
+            names = tokens.pieces[alias_at + 2 : columns_end]
+            relation.columns = tuple(piece.name for piece in names if piece.is_name)
+            late = tokens.time_clause(relation.last) if has_time and time is None else None
+            if late is not None:  # as BigQuery writes it
+                relation.time, relation.last = late, tokens.index_at(late.end - 1)
+        return relation
+
+    def _extension_end(self, at: int, end: int, block: Block) -> int | None:
+        """Index of the last piece of the options, sample or watermark that begins here."""
+        tokens = self._tokens
+        if at >= end:
+            return None
+        if tokens.is_word(at, "WITH", "TABLESAMPLE") and tokens.is_symbol(at + 1, "("):
+            closing = tokens.closing(at + 1)
+            if tokens.is_word(closing + 1, "REPEATABLE") and tokens.is_symbol(closing + 2, "("):
+                closing = tokens.closing(closing + 2)
+            return closing
+        if tokens.is_word(at, "WATERMARK"):
+            delay = next((k for k in range(at, end) if tokens.is_word(k, "DELAY")), None)
+            return None if delay is None else tokens.operand_end(delay + 2)
+        return None
+
+    def _alias(self, at: int, end: int) -> tuple[int | None, int]:
+        tokens = self._tokens
+        if at < end and tokens.is_word(at, "AS") and at + 1 < end:
+            at += 1
+        elif at >= end or not tokens.pieces[at].is_name or _ends_relation(tokens, at):
+            return None, at - 1
+        if tokens.is_symbol(at + 1, "(") and at + 1 < end:
+            return at, tokens.closing(at + 1)
+        return at, at
+
 
 class _QueryReader:
     """Reads the blocks of one query, clause by clause."""
 
-    def __init__(self, reader: _QueryCutter, tokens: Tokens, query: Query, end: int) -> None:
+    def __init__(self, reader: _Reader, tokens: Tokens, query: Query, end: int) -> None:
         self._reader, self._tokens, self._query, self._end = reader, tokens, query, end
         self._block: Block | None = None
 
@@ -431,7 +427,7 @@ class _QueryReader:
         if at + 1 >= self._end:
             return at + 1
         block = self._new_block(at)
-        relation = self._reader.relations.table(at + 1, self._end, block)
+        relation = self._reader.table(at + 1, self._end, block)
         relation.start = relation.first
         block.source = Source(at, [Chain(relation)])
         return relation.last + 1
@@ -442,7 +438,7 @@ class _QueryReader:
             return at + 1
         if block is None or block.source is not None:
             block = self._new_block(at)
-        block.source = self._reader.relations.source(at, self._end, block)
+        block.source = self._reader.source(at, self._end, block)
         following = max(block.source.last, at) + 1
         while self._tokens.is_word(following, "LATERAL") and self._tokens.is_word(following + 1, "VIEW"):
             block.views_last = self._view(following, block)
@@ -479,7 +475,7 @@ class _QueryReader:
     def _pipe(self, at: int) -> int:
         tokens = self._tokens
         block = self._block or self._new_block(at)
-        step = self._reader.relations.step(at + 1, self._end, block)
+        step = self._reader.step(at + 1, self._end, block)
         if step is not None:
             block.pipes.append(Pipe(at, step.last, step if step.right is not None else None))
             return step.last + 1

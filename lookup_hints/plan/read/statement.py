@@ -89,6 +89,7 @@ class Statement(Remembering):
         self.has_parameters = False
         """Whether it is a function: its queries name its parameters as they do columns of an outer query."""
         self._find, self._is_lookup_view = find_table, is_lookup_view
+        self._trees: dict[Cut, exp.Expr | None] = {}
 
     @property
     def pieces(self) -> Sequence[Piece]:
@@ -123,9 +124,12 @@ class Statement(Remembering):
         Its nodes are placed as in the whole text. It is read as a projection: by itself, a name such as
         `comment` would begin a statement.
         """
-        return self._parsed(part) if isinstance(part, Cut) else None
+        if not isinstance(part, Cut):
+            return None
+        if part not in self._trees:
+            self._trees[part] = self._parsed(part)
+        return self._trees[part]
 
-    @once
     def _parsed(self, part: Cut) -> exp.Expr | None:
         for dialect in _dialects():
             try:

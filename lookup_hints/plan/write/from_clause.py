@@ -43,7 +43,7 @@ def from_edits(rewrite: Rewrite, block: Block, joins: Sequence[LookupJoin]) -> I
         for join in views:
             yield Edit(join.at, rewrite.view(join))
     else:
-        at = rewrite.statement.tokens.cut(source.chains[0].first, source.last)
+        at = rewrite.statement.tokens.place(source)
         yield Edit(at, _rebuilt(rewrite, block, source.chains))
     if behind:
         end = rewrite.end(max(source.last, block.views_last))

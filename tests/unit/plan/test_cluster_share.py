@@ -9,10 +9,11 @@ import pytest
 
 from lookup_hints.errors import OptionError
 from lookup_hints.plan.decide.budgets import (
+    CONCURRENCY,
     RATE,
+    REQUESTS,
     BudgetLimit,
     Cluster,
-    ClusterLimits,
     budget_of,
     cluster_of,
     notes_of,
@@ -86,18 +87,16 @@ def test_there_are_no_more_executors_at_work_than_tasks() -> None:
 def test_executors_have_equal_parts_and_so_have_tasks_without_a_file(
     cluster: Cluster, budget: Budget
 ) -> None:
-    assert budget_with(ClusterLimits(50, 100.0, 1000), cluster) == budget
+    assert budget_with({CONCURRENCY: 50, RATE: 100.0, REQUESTS: 1000}, cluster) == budget
 
 
 def test_a_budget_without_limits_needs_to_know_nothing() -> None:
-    assert budget_with(ClusterLimits(), Cluster(None, None)) == Budget(executors=None)
+    assert budget_with({}, Cluster(None, None)) == Budget(executors=None)
 
 
-@pytest.mark.parametrize(
-    "limits", [ClusterLimits(concurrency=9), ClusterLimits(rate=1.0), ClusterLimits(requests=5)]
-)
-def test_limits_that_nobody_can_divide_are_refused(limits: ClusterLimits) -> None:
-    (option,) = limits.given
+@pytest.mark.parametrize("limits", [{CONCURRENCY: 9}, {RATE: 1.0}, {REQUESTS: 5}])
+def test_limits_that_nobody_can_divide_are_refused(limits: dict[str, float]) -> None:
+    (option,) = limits
     with pytest.raises(OptionError) as caught:
         budget_with(limits, Cluster(None, None))
     assert str(caught.value).startswith(f"table t: {option!r} is split over the executors that run at once")
@@ -105,7 +104,7 @@ def test_limits_that_nobody_can_divide_are_refused(limits: ClusterLimits) -> Non
 
 def test_less_than_one_request_for_each_executor_is_refused() -> None:
     with pytest.raises(OptionError) as caught:
-        budget_with(ClusterLimits(concurrency=3), Cluster(4, 16))
+        budget_with({CONCURRENCY: 3}, Cluster(4, 16))
     assert str(caught.value) == (
         "table t: 'lookup.max-concurrency' = 3 is less than one request for each of the 4 executors that may run"
         " at once. Raise it, or use fewer executors."
@@ -130,7 +129,7 @@ def test_a_budget_that_cannot_be_is_refused_at_birth(wrong: dict[str, Any]) -> N
         Budget(**wrong)
 
 
-def budget_with(limits: ClusterLimits, cluster: Cluster) -> Budget:
+def budget_with(limits: dict[str, float], cluster: Cluster) -> Budget:
     return budget_of(limits, cluster, table="t", name="", on_open="wait")
 
 
@@ -192,7 +191,7 @@ def test_explain_says_who_has_which_part() -> None:
 
 
 def test_explain_says_what_a_task_has_that_nobody_can_count() -> None:
-    limits, cluster = ClusterLimits(rate=200.0), Cluster(2, None)
+    limits, cluster = {RATE: 200.0}, Cluster(2, None)
     (note,) = notes_of(budget_with(limits, cluster), cluster, {RATE: BudgetLimit(200.0, "t")}, table="t")
     assert note.endswith("its part by the processors there for each task where an executor can write no file")
 
