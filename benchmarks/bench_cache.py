@@ -44,7 +44,7 @@ from lookup_hints import LookupSession
 from lookup_hints.cache.store.answer_store import Store
 from lookup_hints.cache.store.content import Answers
 from lookup_hints.cache.store.expiry import Ages
-from lookup_hints.cache.store.folder import StoreLimits
+from lookup_hints.cache.store.segment_files import StoreLimits
 from lookup_hints.plan.decide.access import KEYS_PER_ROW
 from tests.servers.postgres import PostgresServer
 

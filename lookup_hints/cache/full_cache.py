@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_hints.cache.store.folder import StoreLimits, make_private
 from lookup_hints.cache.store.full_table import TICKS, Generation, Generations, Note
 from lookup_hints.cache.store.hashing import comparable, distinct, hashes_of, in_order
 from lookup_hints.cache.store.invalidations import Invalidations
 from lookup_hints.cache.store.ranges import Bounds, TooLarge
+from lookup_hints.cache.store.segment_files import StoreLimits, make_private
 from lookup_hints.cache.task_cache import NOTHING, Cache, Loads, NotKept, error_summary
 from lookup_hints.engine.adaptive_batch_size import WINDOW_BYTES
 from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed, distinct_keys

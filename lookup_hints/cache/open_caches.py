@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import sha256
@@ -21,19 +21,18 @@ from pyarrow import types
 import lookup_hints
 from lookup_hints.cache.task_cache import (
     Cache,
-    CacheWrite,
+    StoreCache,
     TaskCache,
     error_summary,
     warn_without_cache,
 )
-from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed, conform
+from lookup_hints.engine.arrow import conform
 from lookup_hints.engine.masking import known_secrets, masked
 from lookup_hints.errors import ConnectorError, InternalError, LookupHintsError
-from lookup_hints.metrics.lookup_metrics import CountsByKey
 from lookup_hints.spec import ChangedColumn, Invalidation, LookupSpec, PartialCache, Switch
 from lookup_hints.spi import Changes, ChangesRequest, Connector, ReportsChanges
 from lookup_hints.spi.changes import versions_of
-from lookup_hints.spi.request_and_answer import LookupTable, OrderCondition
+from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import masker
 from lookup_hints.worker.process.open_connectors import needing_its_driver
 from lookup_hints.worker.process.running_task import in_stream, running_part, running_statement
@@ -41,7 +40,6 @@ from lookup_hints.worker.process.running_task import in_stream, running_part, ru
 if TYPE_CHECKING:
     from lookup_hints.cache.full_cache import HeldTable
     from lookup_hints.cache.store.answer_store import Store
-    from lookup_hints.cache.store.expiry import Past
     from lookup_hints.cache.store.invalidations import Checks, Invalidations
 
 KEPT = 8
@@ -116,7 +114,7 @@ class Stores:
         if wanted is None:
             return None
         store = self._store(spec, wanted, identity, folder)
-        return _StoreCache(store, partial(self._warn, spec.table.name), refresh, spec.past_order)
+        return StoreCache(store, partial(self._warn, spec.table.name), refresh, spec.past_order)
 
     def _whole(self, spec: LookupSpec, identity: str, folder: Path | None) -> Cache:
         answers = _folder_of(spec, identity, folder)
@@ -167,7 +165,7 @@ class Stores:
         # Imported late: what it needs is wanted on workers that have a cache, and on no others.
         from lookup_hints.cache.store.answer_store import Store
         from lookup_hints.cache.store.expiry import Ages
-        from lookup_hints.cache.store.folder import StoreLimits
+        from lookup_hints.cache.store.segment_files import StoreLimits
 
         path = _folder_of(spec, identity, folder)
         invalidations = _invalidations(path.parent, spec)
@@ -208,66 +206,6 @@ def _folder_of(spec: LookupSpec, identity: str, folder: Path | None) -> Path:
         kinds = ", ".join(map(str, spec.key_schema.types))
         raise TypeError(f"no cache is kept by keys of the types {kinds}")
     return folder / "cache" / name_of(spec, identity)
-
-
-class _StoreCache(Cache):
-    learns = True
-
-    def __init__(
-        self,
-        store: Store,
-        warn: Callable[[str], None],
-        refresh: Callable[[pa.Table], None] | None = None,
-        past_order: OrderCondition | None = None,
-    ) -> None:
-        self._store, self._warn, self._refresh = store, warn, refresh
-        self._past_order = past_order
-        self._evicted_before = Counter(store.evicted)
-        self._damaged_before = store.damaged
-
-    def probe(self, keys: Keys, columns: Sequence[str]) -> KnownAnswers:
-        known = self._store.probe(keys.table, columns, self._past(keys))
-        if self._store.damaged > self._damaged_before:
-            self._warn("a file of it is damaged and is not used")
-        found, refreshing, fallback = (
-            tuple(Placed(rows, positions) for rows, positions in each)
-            for each in (known.found, known.refreshing, known.fallback)
-        )
-        if self._refresh is None or not refreshing:
-            return KnownAnswers(found, known.missing, fallback=(*refreshing, *fallback))
-        positions = pa.concat_arrays([each.positions for each in refreshing]).unique()
-        return KnownAnswers((*found, *refreshing), known.missing, positions, fallback)
-
-    def _past(self, keys: Keys) -> Past | None:
-        from lookup_hints.cache.store.expiry import Past
-
-        order = self._past_order
-        if order is None or keys.values is None:
-            return None
-        offset = time.time() - time.monotonic()
-        return Past(order.column, order.until, keys.codes, keys.values, keys.table.num_rows, offset)
-
-    def refresh(self, keys: pa.Table) -> None:
-        if self._refresh is not None:
-            self._refresh(keys)
-
-    def learn(self, learned: Sequence[CacheWrite]) -> None:
-        from lookup_hints.cache.store.content import Answers
-
-        self._store.learn(
-            [
-                Answers(keys, found.rows, found.positions, missing, asked)
-                for keys, found, missing, asked in learned
-            ]
-        )
-
-    @property
-    def evicted(self) -> CountsByKey[int]:
-        return CountsByKey(dict(self._store.evicted - self._evicted_before))
-
-    @property
-    def held(self) -> tuple[int, int]:
-        return self._store.rows, self._store.nbytes
 
 
 def name_of(spec: LookupSpec, identity: str) -> Path:

@@ -7,10 +7,11 @@ and writes. Where the cache fails, the task goes on without it and says so once:
 from __future__ import annotations
 
 import logging
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -19,6 +20,11 @@ from lookup_hints.engine.backlog import Learn
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.metrics.lookup_metrics import CountsByKey, LookupMetrics, MaxGauge
 from lookup_hints.spec import LookupSpec
+from lookup_hints.spi.request_and_answer import OrderCondition
+
+if TYPE_CHECKING:
+    from lookup_hints.cache.store.answer_store import Store
+    from lookup_hints.cache.store.expiry import Past
 
 KEYS_AT_ONCE = 64 * 1024
 BYTES_AT_ONCE = 16 * 1024 * 1024
@@ -96,6 +102,68 @@ class Cache:
     def loads(self) -> Loads:
         """How often a whole table was read for this task."""
         return Loads()
+
+
+class StoreCache(Cache):
+    """The answers of one store, for one task. What is too old is used if ``refresh`` gets fresh rows."""
+
+    learns = True
+
+    def __init__(
+        self,
+        store: Store,
+        warn: Callable[[str], None],
+        refresh: Callable[[pa.Table], None] | None = None,
+        past_order: OrderCondition | None = None,
+    ) -> None:
+        self._store, self._warn, self._refresh = store, warn, refresh
+        self._past_order = past_order
+        self._evicted_before = Counter(store.evicted)
+        self._damaged_before = store.damaged
+
+    def probe(self, keys: Keys, columns: Sequence[str]) -> KnownAnswers:
+        known = self._store.probe(keys.table, columns, self._past(keys))
+        if self._store.damaged > self._damaged_before:
+            self._warn("a file of it is damaged and is not used")
+        found, refreshing, fallback = (
+            tuple(Placed(rows, positions) for rows, positions in each)
+            for each in (known.found, known.refreshing, known.fallback)
+        )
+        if self._refresh is None or not refreshing:
+            return KnownAnswers(found, known.missing, fallback=(*refreshing, *fallback))
+        positions = pa.concat_arrays([each.positions for each in refreshing]).unique()
+        return KnownAnswers((*found, *refreshing), known.missing, positions, fallback)
+
+    def _past(self, keys: Keys) -> Past | None:
+        from lookup_hints.cache.store.expiry import Past
+
+        order = self._past_order
+        if order is None or keys.values is None:
+            return None
+        offset = time.time() - time.monotonic()
+        return Past(order.column, order.until, keys.codes, keys.values, keys.table.num_rows, offset)
+
+    def refresh(self, keys: pa.Table) -> None:
+        if self._refresh is not None:
+            self._refresh(keys)
+
+    def learn(self, learned: Sequence[CacheWrite]) -> None:
+        from lookup_hints.cache.store.content import Answers
+
+        self._store.learn(
+            [
+                Answers(keys, found.rows, found.positions, missing, asked)
+                for keys, found, missing, asked in learned
+            ]
+        )
+
+    @property
+    def evicted(self) -> CountsByKey[int]:
+        return CountsByKey(dict(self._store.evicted - self._evicted_before))
+
+    @property
+    def held(self) -> tuple[int, int]:
+        return self._store.rows, self._store.nbytes
 
 
 class ChangeCheck(Protocol):

@@ -22,7 +22,7 @@ from lookup_hints.metrics.lookup_metrics import Cause
 from lookup_hints.metrics.task_recorder import TIMER_TOLERANCE
 from lookup_hints.spi import SupportsBackpressure
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest
-from lookup_hints.spi.request_context import reporting_to, using_permits
+from lookup_hints.spi.request_context import reporting_to
 
 CLOSE_SECONDS = 5.0
 """How long the end of a run waits for cancelled requests to hand back what they borrowed."""
@@ -109,7 +109,9 @@ class AsyncDriver:
         scheduler.recorder.pending_waits.on_change = self._look_again_soon
 
     def _with_permit(self, lookup: Callable[[Request], Awaitable[_T]]) -> Callable[[Request], Awaitable[_T]]:
-        return with_permits_async(lookup, self._scheduler.connector, self._scheduler.limiter, self._now)
+        scheduler = self._scheduler
+        observer = scheduler.recorder.observer
+        return with_permits_async(lookup, scheduler.connector, scheduler.limiter, self._now, observer)
 
     async def feed(self, keys: Keys | None) -> None:
         """Give the next window, or None at the end of the input; its requests start at once."""
@@ -249,7 +251,7 @@ class AsyncDriver:
 
     async def _serve(self, ask: Ask) -> None:
         permits = self._scheduler.limiter.permits()
-        with reporting_to(self._scheduler.recorder):
+        with reporting_to(self._scheduler.recorder, permits):
             outcome = await self._outcome(ask, permits)
         if asyncio.current_task() in self._given_up:
             return
@@ -267,8 +269,7 @@ class AsyncDriver:
 
     async def _outcome(self, ask: Ask, permits: RequestPermits) -> Answer | _Failure:
         try:
-            with using_permits(permits):
-                return await asyncio.wait_for(self._lookup(ask.request), ask.request.timeout)
+            return await asyncio.wait_for(self._lookup(ask.request), ask.request.timeout)
         except asyncio.CancelledError as error:
             if self._is_closing:
                 raise

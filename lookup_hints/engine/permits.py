@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from asyncio import CancelledError
@@ -10,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from lookup_hints.errors import ConnectorError
+from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.limits.origin_limiter import OriginLimiter, OriginPermits
 from lookup_hints.limits.shared_limits import LimitStores, Rules
-from lookup_hints.metrics.task_recorder import TIMER_TOLERANCE
+from lookup_hints.metrics.task_recorder import TIMER_TOLERANCE, UNOBSERVED, RequestObserver
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import (
     AcquiresPermits,
@@ -104,22 +105,27 @@ def with_permits(
     connector: Connector,
     limiter: RequestLimiter,
     clock: Callable[[], float],
+    observer: RequestObserver = UNOBSERVED,
 ) -> Callable[[LookupRequest], Answer]:
-    """``lookup``, each call of which has a permit; not where the connector does that itself."""
-    if limiter is UNLIMITED or isinstance(connector, AcquiresPermits):
+    """``lookup``, each call of which has a permit, and is told to ``observer``.
+
+    Some connectors take their permits themselves.
+    """
+    takes_permits = _takes_permits(connector, limiter)
+    if not takes_permits and observer is UNOBSERVED:
         return lookup
 
-    def with_permit(request: LookupRequest) -> Answer:
-        own = permits()
-        if not own.try_acquire():
+    def sending(request: LookupRequest) -> Answer:
+        own = permits() if takes_permits else None
+        if own is not None and not own.try_acquire():
             deadline = None if request.timeout is None else clock() + request.timeout
             own.acquire_blocking(deadline)
             if deadline is not None:  # nothing else ends a lookup whose permit came late
                 request = replace(request, timeout=max(TIMER_TOLERANCE, deadline - clock()))
-        with _Permit(own, connector, request.timeout, clock):
+        with _Sending(request, own, connector, observer, clock):
             return lookup(request)
 
-    return with_permit
+    return sending
 
 
 def with_permits_async(
@@ -127,43 +133,57 @@ def with_permits_async(
     connector: Connector,
     limiter: RequestLimiter,
     clock: Callable[[], float],
+    observer: RequestObserver = UNOBSERVED,
 ) -> Callable[[Request], Awaitable[_T]]:
     """The same of a lookup on an event loop."""
-    if limiter is UNLIMITED or isinstance(connector, AcquiresPermits):
+    takes_permits = _takes_permits(connector, limiter)
+    if not takes_permits and observer is UNOBSERVED:
         return lookup
 
-    async def with_permit(request: Request) -> _T:
-        own = permits()
-        if not own.try_acquire():
+    async def sending(request: Request) -> _T:
+        own = permits() if takes_permits else None
+        if own is not None and not own.try_acquire():
             await own.acquire(None if request.timeout is None else clock() + request.timeout)
-        with _Permit(own, connector, request.timeout, clock):
+        with _Sending(request, own, connector, observer, clock):
             return await lookup(request)
 
-    return with_permit
+    return sending
 
 
-class _Permit:
-    """A block in which a permit is used for one lookup, and then released."""
+def _takes_permits(connector: Connector, limiter: RequestLimiter) -> bool:
+    return limiter is not UNLIMITED and not isinstance(connector, AcquiresPermits)
+
+
+class _Sending:
+    """A block in which one request is sent; at its end the permit is free, and the observer told."""
 
     def __init__(
-        self, own: Permits, connector: Connector, timeout: float | None, clock: Callable[[], float]
+        self,
+        request: LookupRequest | RowRequest,
+        own: Permits | None,
+        connector: Connector,
+        observer: RequestObserver,
+        clock: Callable[[], float],
     ) -> None:
-        self._own, self._connector, self._timeout, self._clock = own, connector, timeout, clock
+        self._own, self._connector, self._observer, self._clock = own, connector, observer, clock
+        self._timeout = request.timeout
         self._started = clock()
+        self._begun = observer.begin(request.keys.num_rows if isinstance(request, LookupRequest) else 1)
 
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        pause = error.retry_after if isinstance(error, ConnectorError) else None
-        self._own.release(self._started, self._ending(error), pause)
-
-    def _ending(self, error: BaseException | None) -> Ending:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        seconds = self._clock() - self._started
+        timeout = math.inf if self._timeout is None else self._timeout
+        is_late = isinstance(error, CancelledError) and seconds + TIMER_TOLERANCE >= timeout
+        self._observer.end(self._begun, seconds, LookupTimeout if is_late else kind)
+        if self._own is None:
+            return
+        ending: Ending = "lost" if is_late else "unknown"
         if error is None:
-            return "served"
-        if isinstance(error, CancelledError):
-            is_late = (
-                self._timeout is not None and self._clock() - self._started + TIMER_TOLERANCE >= self._timeout
-            )
-            return "lost" if is_late else "unknown"
-        return self._connector.ending(error) if isinstance(error, Exception) else "unknown"
+            ending = "served"
+        elif isinstance(error, Exception):
+            ending = self._connector.ending(error)
+        pause = error.retry_after if isinstance(error, ConnectorError) else None
+        self._own.release(self._started, ending, pause)

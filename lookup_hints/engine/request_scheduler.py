@@ -55,6 +55,9 @@ class Asking:
 
     def next(self, now: float) -> Step:
         """What the runner should do at ``now``; after an ``Ask``, ask again what is next."""
+        if not (self._state.fresh or self._state.waiting):
+            self._full_since = None
+            return Idle()
         if self._state.slots.free <= 0 or self._state.limiter.is_crowded(self._state.slots.in_flight):
             return Idle()
         is_full = bool(self._state.held) and not self._state.has_room_for(self._state.keys_in_flight)

@@ -26,7 +26,7 @@ from lookup_hints.metrics.lookup_metrics import Cause
 from lookup_hints.spi import RowStarter, StartedRow, StartedRows, TakeRows
 from lookup_hints.spi.connector import RowsAsTable, outcomes_of, rows_of
 from lookup_hints.spi.request_and_answer import RowRequest, Rows
-from lookup_hints.spi.request_context import reporting_to, using_permits
+from lookup_hints.spi.request_context import reporting_to
 
 LATE_SECONDS = 0.005
 """How long a finished key may wait for others, to be told to the scheduler with them."""
@@ -115,7 +115,7 @@ class RowDriver(AsyncDriver):
         if self._starter is None:
             if not self._waiting:
                 return
-            with reporting_to(self._scheduler.recorder), using_permits(self._permits):
+            with reporting_to(self._scheduler.recorder, self._permits):
                 self._starter = self._row_starter(self._take)
         while self._starter is not None and (free := self._free) > 0:
             asked = self._waiting[0][0]
@@ -177,7 +177,7 @@ class RowDriver(AsyncDriver):
         task = asyncio.current_task()
         assert task is not None
         permits, clock = self._scheduler.limiter.permits(), asyncio.get_running_loop().time
-        with reporting_to(self._scheduler.recorder), using_permits(permits):
+        with reporting_to(self._scheduler.recorder, permits):
             while True:
                 self._begin(1)
                 started, waited = clock(), permits.waited

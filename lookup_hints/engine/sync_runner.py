@@ -11,7 +11,7 @@ from lookup_hints.engine.permits import with_permits
 from lookup_hints.engine.request_scheduler import RequestScheduler, feed
 from lookup_hints.engine.window import Settled
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest
-from lookup_hints.spi.request_context import reporting_to, using_permits
+from lookup_hints.spi.request_context import reporting_to
 
 
 def run_sync(
@@ -27,7 +27,7 @@ def run_sync(
     While keys wait for a retry, others are asked, as long as there is input and room for it; it sleeps
     when there is nothing else to do.
     """
-    lookup = with_permits(lookup, scheduler.connector, scheduler.limiter, clock)
+    lookup = with_permits(lookup, scheduler.connector, scheduler.limiter, clock, scheduler.recorder.observer)
     pending_waits = scheduler.recorder.pending_waits
     pending_waits.on_change = lambda: scheduler.waits(pending_waits.most_of(1) or "source", clock())
     try:
@@ -56,7 +56,7 @@ def _ask(
     scheduler.waits("source", clock())
     permits = scheduler.limiter.permits()
     try:
-        with reporting_to(scheduler.recorder), using_permits(permits):
+        with reporting_to(scheduler.recorder, permits):
             answer = lookup(ask.request)
     except Exception as error:
         scheduler.failed(ask, error, clock())

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import math
-from asyncio import CancelledError
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from time import monotonic
-from typing import Any, Protocol, TypeVar, get_type_hints
+from typing import Any, Protocol, get_type_hints
 
-from lookup_hints.errors import LookupTimeout
 from lookup_hints.metrics.lookup_metrics import Cause, CountsByKey, Latencies, LookupMetrics, MaxGauge
-from lookup_hints.spi.request_and_answer import LookupRequest, RowRequest
 from lookup_hints.spi.request_context import UNTOLD, HttpExchange, Wait
-
-_Request = TypeVar("_Request", LookupRequest, RowRequest)
-_T = TypeVar("_T")
 
 TIMER_TOLERANCE = 1e-3
 """Seconds: a loop's timer may fire this much early, for the resolution of its clock."""
@@ -54,59 +47,6 @@ class _Unobserved:
 
 UNOBSERVED: RequestObserver = _Unobserved()
 """Tells nobody."""
-
-
-def observed(
-    lookup: Callable[[_Request], _T], observer: RequestObserver, clock: Callable[[], float] = monotonic
-) -> Callable[[_Request], _T]:
-    """``lookup``, of which ``observer`` is told."""
-    if observer is UNOBSERVED:
-        return lookup
-
-    def telling(request: _Request) -> _T:
-        with _Telling(observer, request, clock):
-            return lookup(request)
-
-    return telling
-
-
-def observed_async(
-    lookup: Callable[[_Request], Awaitable[_T]],
-    observer: RequestObserver,
-    clock: Callable[[], float] = monotonic,
-) -> Callable[[_Request], Awaitable[_T]]:
-    """The same of a lookup on an event loop."""
-    if observer is UNOBSERVED:
-        return lookup
-
-    async def telling(request: _Request) -> _T:
-        with _Telling(observer, request, clock):
-            return await lookup(request)
-
-    return telling
-
-
-class _Telling:
-    def __init__(
-        self, observer: RequestObserver, request: LookupRequest | RowRequest, clock: Callable[[], float]
-    ) -> None:
-        self._observer, self._clock = observer, clock
-        self._timeout = request.timeout
-        self._started = clock()
-        self._begun = observer.begin(request.keys.num_rows if isinstance(request, LookupRequest) else 1)
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        seconds = self._clock() - self._started
-        if (
-            kind is CancelledError
-            and self._timeout is not None
-            and seconds + TIMER_TOLERANCE >= self._timeout
-        ):
-            kind = LookupTimeout
-        self._observer.end(self._begun, seconds, kind)
 
 
 _PLAIN = [name for name, kind in get_type_hints(LookupMetrics).items() if kind is int]
@@ -181,7 +121,7 @@ class TaskRecorder:
         self._refused = refused
         self.waits = Waits()
         self.pending_waits = PendingWaits()
-        self._observer = observer
+        self.observer = observer
         self._sent = 0
         self._received = 0
         self._counts = dict.fromkeys(_PLAIN, 0)
@@ -234,7 +174,7 @@ class TaskRecorder:
         return self.pending_waits.waiting(wait)
 
     def http(self, method: str, url: str) -> AbstractContextManager[HttpExchange]:
-        return self._observer.http(method, url)
+        return self.observer.http(method, url)
 
     @property
     def total(self) -> LookupMetrics:

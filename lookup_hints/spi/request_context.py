@@ -109,16 +109,6 @@ def reporting() -> Reporting:
     return _listening.get()
 
 
-@contextmanager
-def reporting_to(listener: Reporting) -> Iterator[None]:
-    """A block in which ``listener`` listens; for the engine."""
-    token = _listening.set(listener)
-    try:
-        yield
-    finally:
-        _listening.reset(token)
-
-
 Ending: TypeAlias = Literal["served", "refused", "lost", "unknown"]
 """How a request ended: with an answer (a miss and a 404 are some, too), refused because of too many requests,
 without an answer for reasons of transport, or in a way that says nothing of the source."""
@@ -234,10 +224,11 @@ def permits() -> Permits:
 
 
 @contextmanager
-def using_permits(own: Permits) -> Iterator[None]:
-    """A block whose lookups take their permits from ``own``; for the engine."""
-    token = _permits.set(own)
+def reporting_to(listener: Reporting, own: Permits = FREE) -> Iterator[None]:
+    """A block whose lookups tell ``listener``, and take their permits from ``own``; for the engine."""
+    tokens = _listening.set(listener), _permits.set(own)
     try:
         yield
     finally:
-        _permits.reset(token)
+        _listening.reset(tokens[0])
+        _permits.reset(tokens[1])

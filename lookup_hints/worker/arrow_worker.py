@@ -49,8 +49,6 @@ from lookup_hints.metrics.task_recorder import (
     RequestObserver,
     Waits,
     Watch,
-    observed,
-    observed_async,
 )
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
@@ -283,21 +281,21 @@ class _Task:
             self._letters.finish()
 
     def _run_sync(self, opened: OpenedSync) -> Iterator[Settled]:
-        lookup = observed(opened.lookup, self._observer)
-        return run_sync(self._scheduler, self._inputs(), lookup, clock=time.monotonic, sleep=time.sleep)
+        return run_sync(
+            self._scheduler, self._inputs(), opened.lookup, clock=time.monotonic, sleep=time.sleep
+        )
 
     def _run_async(self, opened: OpenedAsync) -> Iterator[Settled]:
         return run_async(self._driver(opened), self._inputs(), self._here.loop.call)
 
     def _driver(self, opened: OpenedAsync) -> AsyncDriver:
         if not self._spec.by_row:
-            return AsyncDriver(self._scheduler, observed_async(opened.lookup, self._observer))
+            return AsyncDriver(self._scheduler, opened.lookup)
         assert isinstance(opened.connector, AsyncRowLookup)
-        lookup_row = observed_async(opened.lookup_row, self._observer)
         capacity = self._spec.settings.capacity
         if self._observer is not UNOBSERVED:  # who is told of each request
-            return RowDriver(self._scheduler, opened.connector, lookup_row, capacity)
-        return RowDriver(self._scheduler, opened.connector, lookup_row, capacity, opened.row_starter)
+            return RowDriver(self._scheduler, opened.connector, opened.lookup_row, capacity)
+        return RowDriver(self._scheduler, opened.connector, opened.lookup_row, capacity, opened.row_starter)
 
     def _inputs(self) -> Iterator[Keys]:
         batches = key_batches(self._read(), self._spec.argument_schema)

@@ -17,10 +17,19 @@ import pyarrow as pa
 
 from lookup_hints.cache.store.content import Answers, Chosen, Content, ProbeResult, content_of, merged
 from lookup_hints.cache.store.expiry import Ages, Past
-from lookup_hints.cache.store.folder import Filed, Folder, StoreLimits
 from lookup_hints.cache.store.hashing import Positions, comparable, hash_is_exact, hashes_of, in_order
 from lookup_hints.cache.store.invalidations import Invalidations
-from lookup_hints.cache.store.segment import Encoded, Matches, NotASegment, Segment, has_room_for, opened
+from lookup_hints.cache.store.segment_files import (
+    Encoded,
+    Filed,
+    Folder,
+    Matches,
+    NotASegment,
+    Segment,
+    StoreLimits,
+    has_room_for,
+    opened,
+)
 
 MERGED_AT_ONCE = 8
 MOST_SEGMENTS = 2 * MERGED_AT_ONCE

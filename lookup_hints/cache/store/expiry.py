@@ -14,7 +14,7 @@ from pyarrow import types
 
 from lookup_hints.cache.store.content import Chosen, Content, expanded
 from lookup_hints.cache.store.hashing import Positions
-from lookup_hints.cache.store.segment import Segment
+from lookup_hints.cache.store.segment_files import Segment
 
 _JITTER = 0.1
 

@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.cache.store.content import Chosen, Content, ProbeResult, one_value, ones_as_one_value
-from lookup_hints.cache.store.folder import StoreLimits, locked, make_private
 from lookup_hints.cache.store.hashing import (
     Hashes,
     Positions,
@@ -34,7 +33,16 @@ from lookup_hints.cache.store.hashing import (
 )
 from lookup_hints.cache.store.invalidations import Invalidations
 from lookup_hints.cache.store.ranges import Bounds, Ranges, TooLarge, write_ranges
-from lookup_hints.cache.store.segment import Encoded, NotASegment, Segment, has_room_for, opened
+from lookup_hints.cache.store.segment_files import (
+    Encoded,
+    NotASegment,
+    Segment,
+    StoreLimits,
+    has_room_for,
+    locked,
+    make_private,
+    opened,
+)
 
 _RANGES = 128
 """Ranges of hashes; a power of two."""

@@ -24,8 +24,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookup_hints.cache.store.content import Chosen
-from lookup_hints.cache.store.folder import Folder, StoreLimits, locked
 from lookup_hints.cache.store.hashing import Hashes, comparable, hashes_of
+from lookup_hints.cache.store.segment_files import Folder, StoreLimits, locked
 
 _FILE = re.compile(r"(\w+)\.(\d+)\.taken")
 _HEAD = struct.Struct("<dQ")  # the moment, and what tells keys

@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lookup_hints.cache.store.content import ProbeResult
-from lookup_hints.cache.store.folder import StoreLimits
 from lookup_hints.cache.store.hashing import Positions
-from lookup_hints.cache.store.segment import NotASegment, has_room_for
+from lookup_hints.cache.store.segment_files import NotASegment, StoreLimits, has_room_for
 
 _FILE = "ranges.arrow"
 _INT64_DIGITS = 18

@@ -37,7 +37,7 @@ from lookup_hints.spi import (
     TakeRows,
 )
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, RowRequest, Rows
-from lookup_hints.spi.request_context import NOBODY, reporting_to
+from lookup_hints.spi.request_context import NOBODY, permits, reporting_to
 from lookup_hints.worker.process.call_thread import CallThread, CallTimeout
 
 IDLE_CONNECTORS = 8
@@ -165,7 +165,7 @@ class OpenedAsync:
     def _open_task(self) -> asyncio.Task[None]:
         if self._opening is None or _has_failed(self._opening):
             self.secrets |= known_secrets(self.connector)
-            with reporting_to(NOBODY):  # what it starts in the background serves all tasks
+            with reporting_to(NOBODY, permits()):  # what it starts in the background serves all tasks
                 self._opening = asyncio.get_running_loop().create_task(self.connector.aopen())
         return self._opening
 

@@ -29,7 +29,7 @@ from lookup_hints.spi.request_and_answer import (
     RowRequest,
     Rows,
 )
-from lookup_hints.spi.request_context import using_permits
+from lookup_hints.spi.request_context import NOBODY, reporting_to
 from tests.servers.http_server import Api
 from tests.unit.connectors import asking
 from tests.unit.connectors.asking import Result, request_for
@@ -143,7 +143,7 @@ def during(table: LookupTable, action: Callable[[HttpConnector], Awaitable[Resul
 def taking_turns() -> Iterator[None]:
     """A block in which requests take their turns as those of a task do."""
     limiter = OriginLimiter(in_memory(), Rules())
-    with using_permits(limiter.permits()):
+    with reporting_to(NOBODY, limiter.permits()):
         yield
 
 

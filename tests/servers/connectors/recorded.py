@@ -19,7 +19,7 @@ from lookup_connectors.http.response import KeptConnectionLost, Response
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import Ending
 from lookup_hints.spi.request_and_answer import Answer, LookupTable
-from lookup_hints.spi.request_context import using_permits
+from lookup_hints.spi.request_context import NOBODY, reporting_to
 from tests.servers.connectors.http_asking import rows_of
 from tests.unit.connectors.asking import during, request_for
 
@@ -134,5 +134,5 @@ def answer(
         return await connector.alookup(request)
 
     recorded = partial(_RecordedClient, responses)
-    with patch("lookup_connectors.http.connector.client_of", recorded), using_permits(turns):
+    with patch("lookup_connectors.http.connector.client_of", recorded), reporting_to(NOBODY, turns):
         return during(connector, asked)

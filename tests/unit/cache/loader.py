@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from lookup_hints.cache.store import full_table
-from lookup_hints.cache.store.folder import StoreLimits
 from lookup_hints.cache.store.full_table import Generations
+from lookup_hints.cache.store.segment_files import StoreLimits
 from tests.unit.cache.support import SCHEMA, Clock, keys, told
 from tests.unit.cache.writer import kill_before
 

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from lookup_hints.cache import open_caches
+from lookup_hints.cache import open_caches, task_cache
 from lookup_hints.cache.store.answer_store import MOST_SEGMENTS
 from lookup_hints.cache.store.content import Answers, Content, content_of
 from lookup_hints.cache.store.expiry import Ages, Past
-from lookup_hints.cache.store.folder import StoreLimits
+from lookup_hints.cache.store.segment_files import StoreLimits
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.spec import ChangedColumn, Invalidation, LookupSettings, LookupSpec, PartialCache
@@ -63,7 +63,7 @@ TIME = Time()
 
 @pytest.fixture(autouse=True)
 def later(monkeypatch: pytest.MonkeyPatch) -> Time:
-    for each in (open_caches, arrow_worker):
+    for each in (open_caches, task_cache, arrow_worker):
         monkeypatch.setattr(each, "time", TIME)
     TIME.passed = 0.0
     return TIME

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lookup_hints.cache.store import segment
+from lookup_hints.cache.store import segment_files as segment
 from tests.unit.cache.support import Clock, asked, learned, store
 
 """All steps of the first merge, and some before and after."""

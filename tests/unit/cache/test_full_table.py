@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_hints.cache.store import full_table, hashing
-from lookup_hints.cache.store.folder import StoreLimits
 from lookup_hints.cache.store.full_table import Generations
 from lookup_hints.cache.store.ranges import TooLarge
+from lookup_hints.cache.store.segment_files import StoreLimits
 from tests.unit.cache.loader import loaded, names, table_of
 from tests.unit.cache.support import KEYS, SCHEMA, Clock
 

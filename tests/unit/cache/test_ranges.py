@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lookup_hints.cache.store.folder import StoreLimits
 from lookup_hints.cache.store.full_table import Generations
 from lookup_hints.cache.store.ranges import Bounds, TooLarge
+from lookup_hints.cache.store.segment_files import StoreLimits
 from tests.unit.cache.support import Clock
 
 START = datetime(2020, 1, 1)

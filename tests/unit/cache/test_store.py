@@ -24,7 +24,7 @@ from lookup_hints.cache.store import content, hashing
 from lookup_hints.cache.store.answer_store import Store
 from lookup_hints.cache.store.content import Answers
 from lookup_hints.cache.store.expiry import Ages
-from lookup_hints.cache.store.folder import StoreLimits
+from lookup_hints.cache.store.segment_files import StoreLimits
 from tests.unit.cache.support import AGES, NOW, SCHEMA, Clock, asked, keys, learned, store
 
 

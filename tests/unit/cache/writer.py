@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lookup_hints.cache.store.folder import StoreLimits
+from lookup_hints.cache.store.segment_files import StoreLimits
 from tests.unit.cache.support import Clock, learned, store
 
 LIMITS = StoreLimits(max_rows=400)

@@ -22,7 +22,7 @@ from lookup_connectors.http.response import HttpFailure, KeptConnectionLost, Pag
 from lookup_hints.limits.origin_limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import Rules, in_memory
 from lookup_hints.spi import Ending, Permits
-from lookup_hints.spi.request_context import using_permits
+from lookup_hints.spi.request_context import NOBODY, reporting_to
 from lookup_hints.testing.fake import FakeLoop
 
 HOME = "http://api:80"
@@ -102,7 +102,7 @@ def ask_all(loop: FakeLoop, client: Lossy, requests: int, seconds: float) -> tup
         answers: list[Any] = await asyncio.gather(*tasks, return_exceptions=True)
         return answers
 
-    with using_permits(turns):
+    with reporting_to(NOBODY, turns):
         answers = _run(loop, all_of_them())
     limiter.close()
     return turns, answers

@@ -10,9 +10,9 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from lookup_hints.cache.store.folder import StoreLimits
 from lookup_hints.cache.store.full_table import Generations
 from lookup_hints.cache.store.ranges import Bounds
+from lookup_hints.cache.store.segment_files import StoreLimits
 from lookup_hints.engine.arrow import Placed
 from lookup_hints.engine.asof_and_ranges import answering
 from lookup_hints.spi import OrderCondition

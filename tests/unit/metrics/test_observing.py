@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 import pyarrow as pa
 import pytest
 
+from lookup_hints.engine.permits import UNLIMITED, with_permits, with_permits_async
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
-from lookup_hints.metrics.task_recorder import UNOBSERVED, TaskRecorder, observed, observed_async
+from lookup_hints.metrics.task_recorder import TaskRecorder
 from lookup_hints.spi import HttpExchange, reporting
 from lookup_hints.spi.request_and_answer import LookupRequest, RowRequest
 from lookup_hints.spi.request_context import UNTOLD, reporting_to
-from tests.unit.engine.support import Clock
+from tests.unit.engine.support import Asked, Clock, names_of
 
 SCHEMA = pa.schema([("id", pa.int64())])
 
@@ -57,7 +59,8 @@ def test_a_request_is_told_with_its_keys_and_its_time(diary: Diary, clock: Clock
         clock.sleep(0.25)
         return request.keys
 
-    assert observed(lookup, diary, clock)(request(3)).num_rows == 3
+    keys = request(3)
+    assert with_permits(lookup, Asked(names_of()), UNLIMITED, clock, diary)(keys) is keys.keys
     assert diary.told == [("begin", 3), ("end", 1, 0.25, None)]
 
 
@@ -66,7 +69,7 @@ def test_a_request_that_fails_is_told_with_the_kind_of_its_error(diary: Diary, c
         raise ConnectorError("hunter2")
 
     with pytest.raises(ConnectorError):
-        observed(lookup, diary, clock)(request(1))
+        with_permits(lookup, Asked(names_of()), UNLIMITED, clock, diary)(request(1))
     assert diary.told == [("begin", 1), ("end", 1, 0.0, "ConnectorError")]
 
 
@@ -74,7 +77,16 @@ def test_each_key_of_a_row_door_is_a_request(diary: Diary, clock: Clock) -> None
     async def lookup(_: RowRequest) -> int:
         return 7
 
-    assert asyncio.run(_result(observed_async(lookup, diary, clock)(RowRequest({"id": 1}, SCHEMA)))) == 7
+    assert (
+        asyncio.run(
+            _result(
+                with_permits_async(lookup, Asked(names_of()), UNLIMITED, clock, diary)(
+                    RowRequest({"id": 1}, SCHEMA)
+                )
+            )
+        )
+        == 7
+    )
     assert diary.told == [("begin", 1), ("end", 1, 0.0, None)]
 
 
@@ -87,7 +99,9 @@ def test_a_request_that_is_cancelled_ran_out_of_time_or_its_task_ended(
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(_result(observed_async(lookup, diary, clock)(request(2))))
+        asyncio.run(
+            _result(with_permits_async(lookup, Asked(names_of()), UNLIMITED, clock, diary)(request(2)))
+        )
     assert diary.told == [("begin", 2), ("end", 1, seconds, error)]
 
 
@@ -102,8 +116,8 @@ def test_what_is_not_observed_is_asked_directly() -> None:
     async def alookup(request: LookupRequest) -> pa.Table:
         return request.keys
 
-    assert observed(lookup, UNOBSERVED) is lookup
-    assert observed_async(alookup, UNOBSERVED) is alookup
+    assert with_permits(lookup, Asked(names_of()), UNLIMITED, time.monotonic) is lookup
+    assert with_permits_async(alookup, Asked(names_of()), UNLIMITED, time.monotonic) is alookup
 
 
 def test_a_connector_tells_of_its_http_requests(diary: Diary) -> None:

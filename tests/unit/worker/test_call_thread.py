@@ -18,7 +18,7 @@ from lookup_hints.engine.permits import with_permits
 from lookup_hints.errors import LookupTimeout
 from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable
-from lookup_hints.spi.request_context import using_permits
+from lookup_hints.spi.request_context import NOBODY, reporting_to
 from lookup_hints.worker.process.call_thread import CallThread, CallTimeout
 from lookup_hints.worker.process.open_connectors import Process
 from tests.unit.engine.support import SCHEMA, Asked, names_of
@@ -152,6 +152,6 @@ def test_what_a_turn_takes_is_no_longer_there_for_the_lookup(
     turns: Any = Waits()
     limiter: Any = object()
     asked = with_permits(lookup, Asked(names_of()), limiter, lambda: turns.now)
-    with using_permits(turns):
+    with reporting_to(NOBODY, turns):
         asked(requested(1, timeout=timeout))
     assert seen == [left]
