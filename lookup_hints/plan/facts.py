@@ -347,7 +347,7 @@ def is_random(tree: exp.Expr) -> bool:
 
 
 @dataclass
-class Others:
+class OtherUses:
     """The other uses.
 
     Args:

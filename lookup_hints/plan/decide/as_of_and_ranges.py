@@ -37,7 +37,7 @@ _PRESENT = {"timestamp_ntz": "localtimestamp()", "date": "current_date()"}
 """The present as Spark knows it; others are compared with ``current_timestamp()``."""
 
 
-def ordered(statement: Statement, join: FoundJoin) -> FoundJoin:
+def with_order(statement: Statement, join: FoundJoin) -> FoundJoin:
     """``join``, which says which of the rows of a key it wants, where it wants some.
 
     Raises:

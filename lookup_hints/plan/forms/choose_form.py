@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.plan.decide.access import AccessDecision, Decisions
-from lookup_hints.plan.decide.as_of_and_ranges import ordered
-from lookup_hints.plan.facts import Facts, Others
-from lookup_hints.plan.forms.comma_join import comma_join, is_by_primary_key, without_key
+from lookup_hints.plan.decide.as_of_and_ranges import with_order
+from lookup_hints.plan.facts import Facts, OtherUses
+from lookup_hints.plan.forms.comma_join import comma_join, is_by_primary_key, why_no_key
 from lookup_hints.plan.forms.constant_or_correlated import constant_list, constant_or_correlated
 from lookup_hints.plan.forms.exists_in import exists_or_in, why_no_anti_join
 from lookup_hints.plan.forms.explicit_join import explicit_join, swapped_join
@@ -24,7 +24,7 @@ from lookup_hints.spi.connector import why_not_read
 BY_THEMSELVES = (explicit_join, pipe_join, exists_or_in)
 """Forms that depend on no other use. The right side of a join has one of them, or is refused."""
 
-Find = Callable[[Facts, LookupUse, Others], FoundJoin | None]
+Find = Callable[[Facts, LookupUse, OtherUses], FoundJoin | None]
 BY_THEIR_BLOCK: tuple[tuple[Find, ...], ...] = (
     (swapped_join, comma_join),
     (
@@ -79,7 +79,7 @@ class _Finder:
 
     def __init__(self, facts: Facts, settled: Decisions) -> None:
         self._facts, self.settled = facts, settled
-        self._others = Others({use.relation for use in settled.read})
+        self._others = OtherUses({use.relation for use in settled.read})
         self.joins: list[FoundJoin] = []
         self.scans: dict[LookupUse, AccessDecision] = {}
         self.never_read: list[LookupUse] = []
@@ -95,7 +95,7 @@ class _Finder:
                 if listed is None:
                     self.scans[use] = self.settled.read[use]
                 else:
-                    self.joins.append(ordered(self._facts.statement, listed))
+                    self.joins.append(with_order(self._facts.statement, listed))
             elif join is not None:
                 self.joins.append(join)
                 self._others.asked_through.update({use.relation} if use.through is not None else ())
@@ -128,7 +128,7 @@ class _Finder:
             join = self._next_join(pending)
             if join is not None:
                 pending.remove(join.use)
-                self.joins.append(ordered(self._facts.statement, join))
+                self.joins.append(with_order(self._facts.statement, join))
             elif seen := [use for use in pending if use.through is not None]:
                 pending.remove(seen[0])  # an ordinary relation: the table inside it is another use
             elif self._facts.makes_view_of_one_table and not self._facts.can_be_read(pending[0]):
@@ -161,7 +161,7 @@ class _Finder:
         for use in pending:
             if facts.statement.tokens.is_word(use.relation.first, "STREAM", "LATERAL"):
                 refuse_extra_clauses(facts.statement, use)
-        unasked = {error.use: error for error in without_key(facts, pending, self.scans, self._others)}
+        unasked = {error.use: error for error in why_no_key(facts, pending, self.scans, self._others)}
         wanted = {use for use in unasked if facts.must_be_asked(use)}
         scan = next((use for use in pending if use not in wanted and facts.can_be_read(use)), None)
         if scan is None:
@@ -175,7 +175,7 @@ def _by_itself(facts: Facts, use: LookupUse) -> FoundJoin | UnsupportedLookup | 
     try:
         found = (form(facts, use) for form in BY_THEMSELVES)
         join = next((join for join in found if join is not None), None)
-        return None if join is None else ordered(facts.statement, join)
+        return None if join is None else with_order(facts.statement, join)
     except UnsupportedLookup as refusal:
         return refusal
 

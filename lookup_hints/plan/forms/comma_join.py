@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from lookup_hints.plan.facts import Facts, Others
+from lookup_hints.plan.facts import Facts, OtherUses
 from lookup_hints.plan.forms.join_graph import (
     MULTIPLIED,
     Link,
@@ -15,7 +15,7 @@ from lookup_hints.plan.forms.join_graph import (
     links_of,
     smallest_joined,
 )
-from lookup_hints.plan.forms.on_using_natural import by_range
+from lookup_hints.plan.forms.on_using_natural import range_join
 from lookup_hints.plan.joins import CannotBeAsked, FoundJoin, LookupJoin, refused
 from lookup_hints.plan.key_conditions import Conditions, KeyEquality, chosen_keys
 from lookup_hints.plan.read.lookup_use import LookupUse
@@ -41,7 +41,7 @@ class CommaJoin(FromForm):
         return replace(built, visible=[*built.visible, own], views=[*built.views, join])
 
 
-def comma_join(facts: Facts, use: LookupUse, others: Others) -> FoundJoin | None:
+def comma_join(facts: Facts, use: LookupUse, others: OtherUses) -> FoundJoin | None:
     """The join of a table that stands alone between commas, with what does not wait itself; or None.
 
     What may be computed from the table waits with it.
@@ -58,7 +58,7 @@ def comma_join(facts: Facts, use: LookupUse, others: Others) -> FoundJoin | None
     beside = [chain for chain in use.block.chains if chain is not use.chain]
     if len(beside) == 1 and not others.waiting & set(beside[0].relations):
         shown = frozenset(beside[0].shown)
-        ranged = by_range(facts, _join(facts, use, (), shown), shown)
+        ranged = range_join(facts, _join(facts, use, (), shown), shown)
         if ranged is not None:
             return ranged
     product = None if facts.may_be_read(use) else _product(facts, use, given)
@@ -122,8 +122,8 @@ def is_by_primary_key(use: LookupUse, keys: Iterable[KeyEquality]) -> bool:
     return bool(primary) and primary <= {key.column for key in keys}
 
 
-def without_key(
-    facts: Facts, pending: Iterable[LookupUse], scanned: Iterable[LookupUse], others: Others
+def why_no_key(
+    facts: Facts, pending: Iterable[LookupUse], scanned: Iterable[LookupUse], others: OtherUses
 ) -> Iterator[CannotBeAsked]:
     """Why those of ``pending`` cannot be asked that stand between commas beside what is no lookup table."""
     heads = {use.relation for use in (*pending, *scanned)}
@@ -134,7 +134,7 @@ def without_key(
             yield _no_key(facts, use, others)
 
 
-def _no_key(facts: Facts, use: LookupUse, others: Others) -> CannotBeAsked:
+def _no_key(facts: Facts, use: LookupUse, others: OtherUses) -> CannotBeAsked:
     statement, computed = facts.statement, _computed_from(facts, use)
     at = statement.tokens.place(use.relation)
     if any(referred.relations & computed for _, referred in facts.where_equalities(use)):
@@ -152,7 +152,7 @@ def _stands_alone(use: LookupUse) -> bool:
 
 
 def _given(
-    facts: Facts, use: LookupUse, others: Others, waiting: set[Relation]
+    facts: Facts, use: LookupUse, others: OtherUses, waiting: set[Relation]
 ) -> Iterator[tuple[KeyEquality, Referred]]:
     """The equalities of WHERE that relations give which do not wait for keys themselves."""
     if use.block not in others.tied:
@@ -163,7 +163,7 @@ def _given(
             yield equality, referred
 
 
-def _tied(facts: Facts, block: Block, others: Others) -> set[Relation]:
+def _tied(facts: Facts, block: Block, others: OtherUses) -> set[Relation]:
     """The relations of chains of ordinary joins whose ON names what comes before their comma.
 
     With a view behind it, such a chain would stand in a derived table that does not see the others.

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.plan.facts import Facts, is_random, where_of
-from lookup_hints.plan.forms.on_using_natural import by_range, is_awkward, queried
+from lookup_hints.plan.forms.on_using_natural import has_query_or_function, keys_from_queries, range_join
 from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
 from lookup_hints.plan.key_conditions import (
     ColumnNames,
@@ -56,7 +56,7 @@ def exists_or_in(facts: Facts, use: LookupUse) -> FoundJoin | None:
         return None
     kind = "LEFT ANTI" if found.negated else "LEFT SEMI"
     join = facts.join(ExistsOrIn(), use, kind, found.at, conditions, home=use.block.query.parent)
-    return join if conditions.keys else by_range(facts, join)
+    return join if conditions.keys else range_join(facts, join)
 
 
 def why_no_anti_join(facts: Facts, use: LookupUse) -> UnsupportedLookup | None:
@@ -118,9 +118,9 @@ def _conditions(facts: Facts, use: LookupUse, found: _Membership) -> Conditions 
     if len(given) < len(found.keys) or facts.missing(use, conditions.keys):
         return None
     checked = [*conditions.residual, *conditions.left_only]
-    if checked and queried(facts, conditions.keys):
+    if checked and keys_from_queries(facts, conditions.keys):
         return None
-    if any(is_awkward(each.tree) for each in checked) or is_random(found.tree):
+    if any(has_query_or_function(each.tree) for each in checked) or is_random(found.tree):
         return None
     return conditions
 

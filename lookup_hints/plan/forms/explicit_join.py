@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from lookup_hints.plan.facts import Facts, Others
+from lookup_hints.plan.facts import Facts, OtherUses
 from lookup_hints.plan.forms.constant_or_correlated import correlated_join, is_correlated
 from lookup_hints.plan.forms.join_graph import MULTIPLIED, is_multiplied_behind
-from lookup_hints.plan.forms.on_using_natural import by_range, possible_conditions, stated, without_outer
+from lookup_hints.plan.forms.on_using_natural import (
+    join_of_step,
+    possible_conditions,
+    range_join,
+    with_outer_checked_after,
+)
 from lookup_hints.plan.joins import FoundJoin, LookupJoin, refused
 from lookup_hints.plan.key_conditions import Conditions, Conjunct, conjuncts, sorted_conditions
 from lookup_hints.plan.read.lookup_use import LookupUse
@@ -65,11 +70,11 @@ def explicit_join(facts: Facts, use: LookupUse) -> FoundJoin | None:
     """
     if use.step is None or use.pipe is not None:
         return None
-    join = stated(facts, ExplicitJoin(), use, use.step, _before)
+    join = join_of_step(facts, ExplicitJoin(), use, use.step, _before)
     asked = correlated_join(facts, join)
     if asked is not None:
         return asked
-    join = without_outer(facts, join, can_check_after=join.kind == "INNER")
+    join = with_outer_checked_after(facts, join, can_check_after=join.kind == "INNER")
     possible = possible_conditions(facts, join)
     needs = _before_comma(facts, use, possible)
     join = join.with_(conditions=possible, needs=needs)
@@ -133,7 +138,7 @@ class SwappedJoin(FromForm):
         return replace(built, visible=[own, *built.visible], views=[join], reordered=True)
 
 
-def swapped_join(facts: Facts, use: LookupUse, others: Others) -> FoundJoin | None:
+def swapped_join(facts: Facts, use: LookupUse, others: OtherUses) -> FoundJoin | None:
     """The join whose left side ``use`` is, where its right side gives the keys; else None.
 
     Raises:
@@ -158,7 +163,7 @@ def swapped_join(facts: Facts, use: LookupUse, others: Others) -> FoundJoin | No
     at = facts.statement.tokens.cut(use.relation.first, step.last)
     join = facts.join(SwappedJoin(), use, kind, at, conditions)
     if not conditions.keys:
-        ranged = by_range(facts, join, right.as_seen(lambda _: True))
+        ranged = range_join(facts, join, right.as_seen(lambda _: True))
         if ranged is None:
             return None
         join = ranged

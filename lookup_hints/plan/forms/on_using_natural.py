@@ -51,7 +51,7 @@ _REFUSED_KINDS = {
 }
 
 
-def stated(facts: Facts, form: Form, use: LookupUse, step: Step, before: Before) -> FoundJoin:
+def join_of_step(facts: Facts, form: Form, use: LookupUse, step: Step, before: Before) -> FoundJoin:
     """The lookup join that ``step`` states, in the given form; ``before`` says what stands before it.
 
     Raises:
@@ -73,7 +73,7 @@ def stated(facts: Facts, form: Form, use: LookupUse, step: Step, before: Before)
         conditions = facts.with_where(use, conditions)
     join = facts.join(form, use, kind, statement.tokens.place(step), conditions)
     if not conditions.keys:
-        found = None if step.takes_nearest else by_range(facts, join)
+        found = None if step.takes_nearest else range_join(facts, join)
         if found is None:
             raise _no_key(facts, use, step)
         return found
@@ -81,7 +81,7 @@ def stated(facts: Facts, form: Form, use: LookupUse, step: Step, before: Before)
     return join
 
 
-def by_range(facts: Facts, join: FoundJoin, shown: Iterable[Relation] | None = None) -> FoundJoin | None:
+def range_join(facts: Facts, join: FoundJoin, shown: Iterable[Relation] | None = None) -> FoundJoin | None:
     """``join`` without a key, by a value of its left side that a range of the table holds; None for no such.
 
     Conditions of WHERE stay there; the value is then of what is ``shown``, or stands before the table.
@@ -109,7 +109,7 @@ def by_range(facts: Facts, join: FoundJoin, shown: Iterable[Relation] | None = N
     return None
 
 
-def without_outer(facts: Facts, join: FoundJoin, *, can_check_after: bool) -> FoundJoin:
+def with_outer_checked_after(facts: Facts, join: FoundJoin, *, can_check_after: bool) -> FoundJoin:
     """``join`` without conditions that name an outer query: they are checked on its result.
 
     Raises:
@@ -237,8 +237,8 @@ def possible_conditions(facts: Facts, join: FoundJoin) -> Conditions:
         UnsupportedLookup: one of them is an IN or EXISTS that names both sides.
     """
     conditions, is_piped = join.conditions, join.use.pipe is not None
-    by_query = queried(facts, conditions.keys)
-    awkward = tuple(each for each in conditions.residual if by_query or is_awkward(each.tree))
+    by_query = keys_from_queries(facts, conditions.keys)
+    awkward = tuple(each for each in conditions.residual if by_query or has_query_or_function(each.tree))
     hard = tuple(each for each in conditions.left_only if has_condition_subquery(each.tree))
     for conjunct in awkward:
         _refuse_both_sides(facts, join, conjunct)
@@ -260,13 +260,13 @@ def possible_conditions(facts: Facts, join: FoundJoin) -> Conditions:
     return conditions
 
 
-def queried(facts: Facts, keys: Iterable[KeyEquality]) -> list[Conjunct]:
+def keys_from_queries(facts: Facts, keys: Iterable[KeyEquality]) -> list[Conjunct]:
     """The keys that a query gives: Spark takes none in the call whose rows a lambda looks at."""
     trees = ((key, facts.statement.expression(key.left)) for key in keys)
     return [Conjunct(key.whole, tree) for key, tree in trees if tree is not None and tree.find(exp.Query)]
 
 
-def is_awkward(tree: exp.Expr) -> bool:
+def has_query_or_function(tree: exp.Expr) -> bool:
     """Whether a condition cannot stand in a lambda: it holds a query or, maybe, a function of the user's."""
     return tree.find(exp.Query, exp.Anonymous) is not None
 

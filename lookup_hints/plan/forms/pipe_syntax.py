@@ -8,7 +8,11 @@ from dataclasses import replace
 from lookup_hints.plan.column_pruning import last_of_projection
 from lookup_hints.plan.facts import Facts
 from lookup_hints.plan.forms.constant_or_correlated import correlated_join
-from lookup_hints.plan.forms.on_using_natural import possible_conditions, stated, without_outer
+from lookup_hints.plan.forms.on_using_natural import (
+    join_of_step,
+    possible_conditions,
+    with_outer_checked_after,
+)
 from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin, refused
 from lookup_hints.plan.read.lookup_use import LookupUse
 from lookup_hints.plan.read.query_blocks import Pipe
@@ -45,11 +49,11 @@ def pipe_join(facts: Facts, use: LookupUse) -> FoundJoin | None:
     """
     if use.step is None or use.pipe is None:
         return None
-    join = stated(facts, PipeJoin(), use, use.step, _before)
+    join = join_of_step(facts, PipeJoin(), use, use.step, _before)
     asked = correlated_join(facts, join)
     if asked is not None:
         return asked
-    join = without_outer(facts, join, can_check_after=False)
+    join = with_outer_checked_after(facts, join, can_check_after=False)
     return join.with_(conditions=possible_conditions(facts, join))
 
 
