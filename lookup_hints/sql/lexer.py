@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from itertools import accumulate
 
 _OPENING, _CLOSING = "(<[", ")>]"
 
@@ -115,6 +116,12 @@ def pieces(text: str) -> tuple[Piece, ...]:
 def code(found: Sequence[Piece]) -> list[Piece]:
     """The pieces that are neither comments nor hints."""
     return [piece for piece in found if piece.kind not in (Kind.COMMENT, Kind.HINT)]
+
+
+def closing(found: Sequence[Piece], opening: int) -> int | None:
+    """Index of the parenthesis that closes the one at ``opening``; None where none does."""
+    depths = accumulate(piece.is_symbol("(") - piece.is_symbol(")") for piece in found[opening:])
+    return next((opening + index for index, depth in enumerate(depths) if depth == 0), None)
 
 
 def comma_groups(found: Sequence[Piece]) -> Iterator[tuple[Piece | None, Sequence[Piece]]]:

@@ -7,10 +7,10 @@ name. What comes out here means the same to Spark under the same settings, and t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from lookup_hints.sql.lexer import Kind, Piece, code, pieces, quoted
+from lookup_hints.sql.lexer import Kind, Piece, closing, code, pieces, quoted
 from lookup_hints.sql.text_edits import Cut, Edit, spliced
 
 _REFERENCE = re.compile(r"\$\{(?:(\w+?):)?\S+?\}")
@@ -62,24 +62,14 @@ def with_identifiers(text: str, value_of: Callable[[str], object]) -> str:
     found = code(pieces(text))
     edits = []
     for at, (piece, opening) in enumerate(pairwise(found)):
-        inside = _parenthesised(found, at + 1) if opening.is_symbol("(") else []
-        if not piece.is_word("IDENTIFIER") or not inside:
+        is_call = piece.is_word("IDENTIFIER") and opening.is_symbol("(")
+        last = closing(found, at + 1) if is_call else None
+        if last is None or last == at + 2:
             continue
-        value = value_of(text[inside[0].start : inside[-1].end])
+        value = value_of(text[found[at + 2].start : found[last - 1].end])
         if isinstance(value, str) and _is_name(value):
-            closing = found[at + 2 + len(inside)]
-            edits.append(Edit(Cut(piece.start, closing.end), (value,)))
+            edits.append(Edit(Cut(piece.start, found[last].end), (value,)))
     return spliced(text, edits)
-
-
-def _parenthesised(found: Sequence[Piece], opening: int) -> Sequence[Piece]:
-    """What stands in the parenthesis that opens there; nothing where it is never closed."""
-    depth = 0
-    for at in range(opening, len(found)):
-        depth += found[at].is_symbol("(") - found[at].is_symbol(")")
-        if depth == 0:
-            return found[opening + 1 : at]
-    return []
 
 
 def _is_name(value: str) -> bool:
@@ -151,8 +141,5 @@ def _option_lists(text: str) -> Iterator[list[Piece]]:
         opens = piece.is_word("WITH", "OPTIONS") and found[at + 1].is_symbol("(")
         if not (opens and found[at + 2].kind is Kind.STRING and found[at + 3].is_symbol("=")):
             continue
-        depth, end = 1, at + 2
-        while end < len(found) and depth:
-            depth += found[end].is_symbol("(") - found[end].is_symbol(")")
-            end += 1
-        yield found[at + 2 : end]
+        last = closing(found, at + 1)
+        yield found[at + 2 :] if last is None else found[at + 2 : last + 1]

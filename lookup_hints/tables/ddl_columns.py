@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import NoReturn
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ from lookup_hints.errors import Problem, Span, nearest
 from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ
 from lookup_hints.spi.options import Conf
 from lookup_hints.spi.secrets import MASK
-from lookup_hints.sql.lexer import Kind, Piece, comma_groups
+from lookup_hints.sql.lexer import Kind, Piece, closing, comma_groups
 
 _SIMPLE: dict[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(),
@@ -388,8 +387,7 @@ class DdlReader:
     def parenthesised(self) -> DdlReader:
         """A reader of what stands between the parenthesis that comes next and its partner."""
         ahead = self.rest
-        depths = accumulate(piece.is_symbol("(") - piece.is_symbol(")") for piece in ahead)
-        partner = next((index for index, depth in enumerate(depths) if depth == 0), None)
+        partner = closing(ahead, 0)
         if partner is None and ahead[-1].kind is Kind.UNCLOSED:
             self.fail("This quote or comment is never closed.", ahead[-1:])
         if partner is None:

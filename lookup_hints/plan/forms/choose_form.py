@@ -14,14 +14,13 @@ from lookup_hints.plan.forms.comma_join import comma_join, is_by_primary_key, wh
 from lookup_hints.plan.forms.constant_or_correlated import constant_list, constant_or_correlated
 from lookup_hints.plan.forms.exists_in import exists_or_in, why_no_anti_join
 from lookup_hints.plan.forms.explicit_join import explicit_join, swapped_join
-from lookup_hints.plan.forms.pipe_syntax import pipe_join
 from lookup_hints.plan.joins import CannotBeAsked, FoundJoin, NotReadEither, refuse_extra_clauses
 from lookup_hints.plan.read.lookup_use import LookupUse
 from lookup_hints.plan.read.query_blocks import Block, Relation
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.spi.connector import why_not_read
 
-BY_THEMSELVES = (explicit_join, pipe_join, exists_or_in)
+BY_THEMSELVES = (explicit_join, exists_or_in)
 """Forms that depend on no other use. The right side of a join has one of them, or is refused."""
 
 Find = Callable[[Facts, LookupUse, OtherUses], FoundJoin | None]

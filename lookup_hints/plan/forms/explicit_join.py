@@ -10,10 +10,12 @@ from lookup_hints.plan.forms.constant_or_correlated import correlated_join, is_c
 from lookup_hints.plan.forms.join_graph import MULTIPLIED, is_multiplied_behind
 from lookup_hints.plan.forms.on_using_natural import (
     join_of_step,
+    left_of_step,
     possible_conditions,
     range_join,
     with_outer_checked_after,
 )
+from lookup_hints.plan.forms.pipe_syntax import PipeJoin
 from lookup_hints.plan.joins import FoundJoin, LookupJoin, refused
 from lookup_hints.plan.key_conditions import Conditions, Conjunct, conjuncts, sorted_conditions
 from lookup_hints.plan.read.lookup_use import LookupUse
@@ -23,7 +25,7 @@ from lookup_hints.plan.spark_analysis import Analysis, LeftSide
 from lookup_hints.plan.write.from_parts import FromForm, FromPart, Visible
 from lookup_hints.plan.write.lateral_view import joined
 from lookup_hints.sql.lexer import quoted
-from lookup_hints.sql.text_edits import Cut, Edit
+from lookup_hints.sql.text_edits import Edit
 
 
 class ExplicitJoin(FromForm):
@@ -33,7 +35,7 @@ class ExplicitJoin(FromForm):
         source, step = join.home.source, join.use.step
         if join.needs and source is not None and step is not None:
             return LeftSide(statement.tokens.cut(source.first, step.first - 1))
-        return _before(statement, join.use)
+        return left_of_step(statement, join.use)
 
     def left_table(self, join: FoundJoin) -> Relation | None:
         chain, source = join.use.chain, join.home.source
@@ -63,18 +65,19 @@ class ExplicitJoin(FromForm):
 
 
 def explicit_join(facts: Facts, use: LookupUse) -> FoundJoin | None:
-    """The join whose right side ``use`` is; None where it is none, or one of pipe syntax.
+    """The join whose right side ``use`` is, in FROM or in a pipe operator; None where it is none.
 
     Raises:
         UnsupportedLookup: it cannot run; names the reason.
     """
-    if use.step is None or use.pipe is not None:
+    if use.step is None:
         return None
-    join = join_of_step(facts, ExplicitJoin(), use, use.step, _before)
+    form = ExplicitJoin() if use.pipe is None else PipeJoin()
+    join = join_of_step(facts, form, use, use.step)
     asked = correlated_join(facts, join)
     if asked is not None:
         return asked
-    join = with_outer_checked_after(facts, join, can_check_after=join.kind == "INNER")
+    join = with_outer_checked_after(facts, join, can_check_after=join.kind == "INNER" and use.pipe is None)
     possible = possible_conditions(facts, join)
     needs = _before_comma(facts, use, possible)
     join = join.with_(conditions=possible, needs=needs)
@@ -83,17 +86,6 @@ def explicit_join(facts: Facts, use: LookupUse) -> FoundJoin | None:
             raise refused(facts.statement, use, join.at, MULTIPLIED)
         join = join.with_(notes=(*join.notes, MULTIPLIED))
     return join
-
-
-def _before(statement: Statement, use: LookupUse) -> LeftSide:
-    assert use.chain is not None
-    assert use.step is not None
-    source = use.block.source
-    # A LATERAL subquery needs what stands before it.
-    has_lateral = any(each.lateral and each.first < use.index for each in use.chain.everything)
-    is_lateral = has_lateral and source is not None and use.chain in source.chains
-    first = source.first if is_lateral and source is not None else use.chain.first
-    return LeftSide(Cut(statement.pieces[first].start, statement.pieces[use.step.first].start))
 
 
 def _before_comma(facts: Facts, use: LookupUse, conditions: Conditions) -> frozenset[Relation]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from sqlglot import exp
@@ -27,9 +27,6 @@ from lookup_hints.plan.spark_analysis import LeftSide
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.text_edits import Cut
 
-Before = Callable[[Statement, LookupUse], LeftSide]
-"""What stands before the right side of a join."""
-
 KINDS = {
     (): "INNER",
     ("INNER",): "INNER",
@@ -51,8 +48,23 @@ _REFUSED_KINDS = {
 }
 
 
-def join_of_step(facts: Facts, form: Form, use: LookupUse, step: Step, before: Before) -> FoundJoin:
-    """The lookup join that ``step`` states, in the given form; ``before`` says what stands before it.
+def left_of_step(statement: Statement, use: LookupUse) -> LeftSide:
+    """What stands before a join whose right side is ``use``: part of a FROM, or all before an operator."""
+    if use.pipe is not None:
+        start, end = statement.pieces[use.block.first].start, statement.pieces[use.pipe.first].start
+        return LeftSide(Cut(start, end), is_query=True)
+    assert use.chain is not None
+    assert use.step is not None
+    source = use.block.source
+    # A LATERAL subquery needs what stands before it.
+    has_lateral = any(each.lateral and each.first < use.index for each in use.chain.everything)
+    is_lateral = has_lateral and source is not None and use.chain in source.chains
+    first = source.first if is_lateral and source is not None else use.chain.first
+    return LeftSide(Cut(statement.pieces[first].start, statement.pieces[use.step.first].start))
+
+
+def join_of_step(facts: Facts, form: Form, use: LookupUse, step: Step) -> FoundJoin:
+    """The lookup join that ``step`` states, in the given form.
 
     Raises:
         CannotBeAsked: its kind, or its condition, makes it none.
@@ -60,7 +72,7 @@ def join_of_step(facts: Facts, form: Form, use: LookupUse, step: Step, before: B
     statement = facts.statement
     refuse_extra_clauses(statement, use)
     kind = _kind(facts, use, step)
-    shared = _shared_keys(facts, use, step, before)
+    shared = _shared_keys(facts, use, step)
     conditions = sorted_conditions(
         statement,
         conjuncts(statement, step.on) if step.on is not None else (),
@@ -188,7 +200,7 @@ def _no_key(facts: Facts, use: LookupUse, step: Step) -> CannotBeAsked:
 # --- USING and NATURAL ------------------------------------------------------------------------------
 
 
-def _shared_keys(facts: Facts, use: LookupUse, step: Step, before: Before) -> list[KeyEquality]:
+def _shared_keys(facts: Facts, use: LookupUse, step: Step) -> list[KeyEquality]:
     """What USING names, or what both sides of a NATURAL join have; nothing for other joins.
 
     Raises:
@@ -196,7 +208,7 @@ def _shared_keys(facts: Facts, use: LookupUse, step: Step, before: Before) -> li
     """
     head = facts.statement.tokens.cut(step.first, use.relation.last)
     if step.words[:1] == ("NATURAL",):
-        common = _common(facts, use, head, before)
+        common = _common(facts, use, head)
         return [_key(facts, use, name, quoted(name), head, position) for position, name in enumerate(common)]
     pieces, cut = facts.statement.pieces, facts.statement.tokens.cut
     return [
@@ -205,9 +217,9 @@ def _shared_keys(facts: Facts, use: LookupUse, step: Step, before: Before) -> li
     ]
 
 
-def _common(facts: Facts, use: LookupUse, head: Cut, before: Before) -> list[str]:
+def _common(facts: Facts, use: LookupUse, head: Cut) -> list[str]:
     """The names that both sides of a NATURAL join have."""
-    left = facts.analysis.columns_before(use.block, before(facts.statement, use))
+    left = facts.analysis.columns_before(use.block, left_of_step(facts.statement, use))
     own = {name.lower() for name in use.column_aliases or use.table.schema.names}
     common = [name for name in left or () if name.lower() in own]
     if not common:

@@ -6,15 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from lookup_hints.plan.column_pruning import last_of_projection
-from lookup_hints.plan.facts import Facts
-from lookup_hints.plan.forms.constant_or_correlated import correlated_join
 from lookup_hints.plan.forms.on_using_natural import (
-    join_of_step,
-    possible_conditions,
-    with_outer_checked_after,
+    left_of_step,
 )
 from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin, refused
-from lookup_hints.plan.read.lookup_use import LookupUse
 from lookup_hints.plan.read.query_blocks import Pipe
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis, LeftSide
@@ -29,7 +24,7 @@ class PipeJoin(Form):
     shown = "a join of pipe syntax"
 
     def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
-        return _before(statement, join.use)
+        return left_of_step(statement, join.use)
 
     def edits(self, join: LookupJoin, analysis: Analysis, numbers: Iterator[int]) -> Iterator[Edit]:
         statement, pipe = analysis.statement, join.use.pipe
@@ -39,22 +34,6 @@ class PipeJoin(Form):
         yield Edit(Cut(statement.pieces[pipe.first].end, statement.pieces[pipe.last].end), text)
         if merged is not None:
             yield from shared_edits(analysis, join.home, [merged])
-
-
-def pipe_join(facts: Facts, use: LookupUse) -> FoundJoin | None:
-    """The join whose right side ``use`` is in a pipe operator; None where it stands elsewhere.
-
-    Raises:
-        UnsupportedLookup: it cannot run; names the reason.
-    """
-    if use.step is None or use.pipe is None:
-        return None
-    join = join_of_step(facts, PipeJoin(), use, use.step, _before)
-    asked = correlated_join(facts, join)
-    if asked is not None:
-        return asked
-    join = with_outer_checked_after(facts, join, can_check_after=False)
-    return join.with_(conditions=possible_conditions(facts, join))
 
 
 def _merged(statement: Statement, join: LookupJoin, pipe: Pipe) -> Merged | None:
@@ -80,12 +59,6 @@ def _merged(statement: Statement, join: LookupJoin, pipe: Pipe) -> Merged | None
         reason = f"{piece.text} is a column of USING, and no list of columns follows"
         instead = f"name it without {alias}"
     raise refused(statement, join.use, statement.tokens.cut(named - 2, named), reason, instead)
-
-
-def _before(statement: Statement, use: LookupUse) -> LeftSide:
-    assert use.pipe is not None
-    start, end = statement.pieces[use.block.first].start, statement.pieces[use.pipe.first].start
-    return LeftSide(Cut(start, end), is_query=True)
 
 
 def _shared_names(statement: Statement, merged: Merged) -> Iterator[int]:
