@@ -5,9 +5,9 @@ PySpark is imported when it is used: some workers are spared it, and tests do wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import Any
+from typing import IO, Any
 
 READS_ACCUMULATORS = ("pyspark.accumulators", "_deserialize_accumulator")
 """The function that a pickled accumulator names."""
@@ -35,6 +35,26 @@ def all_settings(conf: Any) -> dict[str, str] | None:
     except Exception:
         return None
     return dict(each.split(" -> ", 1) for each in listed.split("\0") if each)
+
+
+# --- the JVM of a classic session --------------------------------------------------------------------
+
+
+def has_jvm() -> bool:
+    """Whether this process has a JVM of Spark's."""
+    return import_module("pyspark").SparkContext._gateway is not None
+
+
+def launched_jvm(conf: Mapping[str, str], errors: IO[bytes] | None) -> Any:
+    """A JVM for Spark, as ``SparkContext`` takes it for its ``gateway``: it ends with this process.
+
+    Args:
+        conf: as it is given to ``spark-submit``.
+        errors: where its standard error goes, in place of that of this process.
+    """
+    given = import_module("pyspark").SparkConf().setAll(list(conf.items()))
+    more = {} if errors is None else {"stderr": errors}
+    return import_module("pyspark.java_gateway").launch_gateway(given, more)
 
 
 # --- the client of a Connect session ---------------------------------------------------------------

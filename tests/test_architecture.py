@@ -103,7 +103,7 @@ OWNERS = {
 TAKE_TYPES = {"pyspark": {"async_function", "dataframe", "session"}}
 """Those that import their types, too, and nothing at run time."""
 
-PRIVATE = {"cli.main": {"_actions"}, "adbc.drivers": {"_driver_path"}}
+PRIVATE = {"cli.commands": {"_actions"}, "adbc.drivers": {"_driver_path"}}
 """What modules beside ``compat`` touch of others that is private, for want of another way."""
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lookup_hints.cli import job
+from lookup_hints.cli.arguments import WELL, WrongUse
 from lookup_hints.cli.statement_run import StatementRun
 from lookup_hints.cli.stream_run import run_with_streams
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
@@ -24,7 +25,6 @@ from lookup_hints.statements.script import ScriptStatement, split_statements
 if TYPE_CHECKING:
     from lookup_hints.session import LookupSession
 
-FOLDER = "lookup-hints-demo"
 """Where the data is made, if nothing else is said."""
 
 _CUSTOMERS = ((1, "Ada", "GB"), (2, "Emmy", "DE"), (3, "Grace", "US"), (4, "Sofia", "RU"), (5, "Hedy", "AT"))
@@ -49,7 +49,7 @@ def prepare(folder: Path) -> Path:
         and not (folder / "demo.sql").is_file()
         and (not folder.is_dir() or any(folder.iterdir()))
     ):
-        raise job.WrongUse(f"{folder} is there already, and not from a demo. Name another with --folder.")
+        raise WrongUse(f"{folder} is there already, and not from a demo. Name another with --folder.")
     here = _in_sql(folder)
     for name in _MADE:
         _remove(folder / name)
@@ -90,12 +90,12 @@ def run(session: LookupSession, script: Path) -> int:
         with _row_that_comes_late(session, script.parent):
             _run(session, patient, "2. A row that comes late", _second)
         _run(session, stream, "3. A stream", lambda _: _STREAM)
-        return job.WELL
+        return WELL
 
     code = run_with_streams(
         session.streams, run_all, partial(print, flush=True), partial(print, file=sys.stderr)
     )
-    if code == job.WELL:
+    if code == WELL:
         written = session.spark.read.parquet(str(script.parent / "enriched")).count()
         _tell(_END.format(written=written, folder=script.parent, command=_command(), **_paths(script)))
     return code
@@ -161,7 +161,7 @@ def _in_sql(folder: Path) -> str:
     """The folder, as it stands in a string, a quoted name and a setting."""
     text = folder.as_posix()
     if any(letter in text for letter in "'`;\\\n"):
-        raise job.WrongUse(f"A quote, a backslash or a semicolon stands in {text!r}. Name another --folder.")
+        raise WrongUse(f"A quote, a backslash or a semicolon stands in {text!r}. Name another --folder.")
     return text
 
 

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 
 import pyarrow as pa
 
+from lookup_hints.cli.arguments import FAILED, WELL, WrongUse
 from lookup_hints.cli.import_http_tables import (
     HOLE,
     Asked,
@@ -31,7 +32,6 @@ from lookup_hints.cli.import_http_tables import (
     with_holes,
 )
 from lookup_hints.cli.import_openapi import Refused, read
-from lookup_hints.cli.job import FAILED, WELL, WrongUse
 from lookup_hints.engine.masking import known_secrets, masked
 from lookup_hints.errors import ConnectorError, LookupHintsError, nearest
 from lookup_hints.spi import Connector, ReportsSchema, ShowsAnswers
@@ -51,34 +51,8 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 
-_OPTIONS = (
-    ("path", "PATTERN", "paths of the document, as /customers/*"),
-    ("operation", "PATTERN", "its operations, by operationId"),
-    ("server", "URL", "base URL of the API, in place of the document's"),
-    ("sample", "URL", "ask an API once: https://api.example.com/customers/{id}, with --key id=1"),
-    ("url", "DATABASE", "postgresql://..., sqlite:///FILE, duckdb:///FILE, or a reference to the URL"),
-    ("table", "PATTERN", "tables of the database, as 'shop.*'; or the name of the sample's"),
-)
-_REPEATED = (
-    ("key", "NAME=VALUE", "a key of the sample that has a row"),
-    ("header", "NAME:VALUE", "a header of the sample"),
-    ("option", "KEY=VALUE", "an option of the tables, as in WITH"),
-)
 
-
-def add_command(commands: Any) -> None:
-    parser = commands.add_parser(
-        "import", help="print CREATE statements for an API or a database", description=_import.__doc__
-    )
-    parser.add_argument("document", nargs="?", metavar="OPENAPI.json", help="of OpenAPI 3.0 or 3.1; or YAML")
-    for name, shown, what in _OPTIONS:
-        parser.add_argument(f"--{name}", metavar=shown, help=what)
-    for name, shown, what in _REPEATED:
-        parser.add_argument(f"--{name}", action="append", default=[], metavar=shown, help=what)
-    parser.set_defaults(command=_import)
-
-
-def _import(options: argparse.Namespace) -> int:
+def run_import(options: argparse.Namespace) -> int:
     """Print the CREATE statements of lookup tables: for an OpenAPI document, for the answer of an API to one
     request, or for the tables of a database. Secrets are left to variables of the environment."""
     ways: dict[str, Callable[[argparse.Namespace, _GivenOptions], Found]] = {

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from lookup_hints.cli.archive import Module, build_modules
+from lookup_hints.cli.arguments import FAILED, STDIN, WELL, WrongUse
 from lookup_hints.cli.check import CheckOptions, dry_run_results, unknown_connectors
 from lookup_hints.cli.progress import TerminalBar
 from lookup_hints.cli.result_formats import TABLE, written
@@ -37,7 +38,7 @@ from lookup_hints.cli.stream_run import run_with_streams
 from lookup_hints.driver.functions import is_connect
 from lookup_hints.driver.measure import run_to_its_end
 from lookup_hints.errors import LookupHintsError, OptionError
-from lookup_hints.metrics.prometheus_endpoint import LOOPBACK, check_package
+from lookup_hints.metrics.prometheus_endpoint import check_package
 from lookup_hints.metrics.readable_summary import Measured, what_mattered
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.spec import LookupName
@@ -50,52 +51,6 @@ if TYPE_CHECKING:
     from lookup_hints.session import LookupSession
 
 _log = logging.getLogger("lookup_hints.job")
-
-WELL, FAILED, WRONG_USE = 0, 1, 2
-"""Exit codes: all well, a statement failed, wrong use of the command."""
-
-
-class WrongUse(Exception):
-    """The command cannot be understood: a file that is not there, a parameter without a value."""
-
-
-MODULE_HELP = (
-    "a .py file, the folder of a package or the name of a module that registers connectors or retry"
-    " predicates of yours: imported first; may be repeated"
-)
-
-
-def add_script_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE.sql")
-    add_surroundings(parser)
-
-
-def add_surroundings(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--param",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="value of the parameter marker :NAME; a number, true, false, null or text",
-    )
-    parser.add_argument(
-        "--conf", action="append", default=[], metavar="KEY=VALUE", help="Spark or lookup configuration"
-    )
-    parser.add_argument("--module", action="append", default=[], metavar="MODULE", help=MODULE_HELP)
-
-
-def add_showing_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--rows", type=int, default=20, metavar="N", help="rows of each result to show (default 20)"
-    )
-    parser.add_argument(
-        "--analyze",
-        action="store_true",
-        help="run each query to its end, and show its plan with measured figures in place of its rows",
-    )
-    parser.add_argument(
-        "--quiet", action="store_true", help="show rows and errors alone: no plan, no counts, no progress"
-    )
 
 
 def configuration(given: Sequence[str]) -> dict[str, str]:
@@ -119,10 +74,6 @@ class Script:
     file: str
     statements: Sequence[ScriptStatement]
     params: Mapping[str, Any]
-
-
-STDIN = "-"
-"""The name of a file that means the standard input."""
 
 
 def read(file: str, params: Sequence[str] = ()) -> Script:
@@ -388,42 +339,6 @@ def dry_run(script: Script, given: CheckOptions) -> int:
         else:
             print("\n".join(f"    {line}" for line in what.splitlines()))
     return exit_code
-
-
-METRICS_OPTIONS = {"--metrics-port": True, "--metrics-names": True}
-"""Our options, and whether each takes a value."""
-
-
-@dataclass(frozen=True)
-class MetricsAddress:
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
-
-
-def add_metrics_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--metrics-port",
-        type=_address,
-        metavar="[HOST:]PORT",
-        help=f"let Prometheus scrape counts here while the file runs (host {LOOPBACK}; port 0: any)",
-    )
-    parser.add_argument(
-        "--metrics-names",
-        choices=("lookup", "flink"),
-        default="lookup",
-        help="flink: serve Flink's names of metrics, too",
-    )
-
-
-def _address(text: str) -> MetricsAddress:
-    """``9091``, ``0.0.0.0:9091`` or ``[::]:9091``."""
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"[HOST:]PORT needs a port of 0 to 65535, not {text!r}")
-    return MetricsAddress(host.strip("[]") or LOOPBACK, int(port))
 
 
 def metrics_arguments(options: argparse.Namespace) -> list[str]:

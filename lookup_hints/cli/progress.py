@@ -224,10 +224,6 @@ class _Seen:
 _WIDTH = 30
 
 
-NO_BAR_OF_SPARK = {"spark.ui.showConsoleProgress": "false"}
-"""Configuration by which a new Spark draws no bar: ours stands on the same line, and a log wants none."""
-
-
 class TerminalBar:
     """Says on a terminal how far a statement is, with a line for each lookup; goes away when it has ended.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from lookup_hints.cli import job
+from lookup_hints.cli.arguments import WELL
 from lookup_hints.cli.statement_run import failure, reported_once
 from lookup_hints.cli.stream_run import stream_summary
 from lookup_hints.driver.functions import is_connect
@@ -71,7 +72,7 @@ class Shell:
             while self._goes_on(ask):
                 pass
             self._stop_streams(known)
-        return job.WELL
+        return WELL
 
     def _goes_on(self, ask: Callable[[], str]) -> bool:
         try:

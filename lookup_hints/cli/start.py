@@ -7,100 +7,143 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from importlib import import_module
 from pathlib import Path
 from tempfile import mkstemp
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import urlsplit
 
-from lookup_hints.cli.progress import NO_BAR_OF_SPARK
+from lookup_hints.compat import has_jvm, launched_jvm
 from lookup_hints.errors import LookupHintsError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+NO_BAR_OF_SPARK = {"spark.ui.showConsoleProgress": "false"}
+"""Configuration by which a new Spark draws no bar: ours stands on the same line, and a log wants none."""
+
+_CONNECT = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
+_CONNECT_KEYS = ("spark.remote", "spark.api.mode")
+"""With these a session may be one of a Connect server, which starts its own JVM or has one."""
+
 _EVERY = 1.0
 """Seconds between two looks at the time."""
-
 
 Say = Callable[[str], None]
 """Shows a line in place of the line that it showed before."""
 
 
-def spark_builder(conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession.Builder:
-    """What makes a Spark session of ours.
+class SparkStart:
+    """A Spark that starts: its JVM at once and in the background, its session when it is asked for.
+
+    A process that ends before takes the JVM with it: no executor of a cluster has been asked for then.
+
+    Args:
+        conf: the configuration of the session, with ``spark.master`` or ``spark.remote`` if they are given.
+        hides_log: whether what the JVM says goes to a file, and not to the standard error.
 
     Raises:
         ModuleNotFoundError: PySpark is missing.
     """
-    from pyspark.sql import SparkSession
 
-    # Workers of a local Spark run this Python, not whatever `python3` is on the path.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("lookup-hints")
-    for key, value in {**NO_BAR_OF_SPARK, **conf}.items():
-        builder = builder.config(key, value)
-    return builder
+    def __init__(self, conf: Mapping[str, str], *, hides_log: bool) -> None:
+        # Workers of a local Spark run this Python, not whatever `python3` is on the path.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        self._conf = {"spark.app.name": "lookup-hints", **NO_BAR_OF_SPARK, **conf}
+        self._began = time.monotonic()
+        self._jvm: Future[Any] | None = None
+        self.is_there = False
+        """Whether there is a session."""
+        self.log: Path | None = None
+        """The file that the JVM writes to for as long as it lives."""
+        import_module("pyspark")
+        if _needs_a_jvm(self._conf):
+            self.log = _new_file() if hides_log else None
+            self._jvm = ThreadPoolExecutor(1, "spark-start").submit(_launch, self._conf, self.log)
+
+    def session(self, say: Say | None = None) -> SparkSession:
+        """The session, when it is there. Where Spark does not start, its log is shown and removed.
+
+        Args:
+            say: shows for how long Spark starts, and where it logs.
+        """
+        with _shown(self._began, self.log, say):
+            session = self._session()
+        self.is_there = True
+        return session
+
+    def _session(self) -> SparkSession:
+        from pyspark import SparkConf, SparkContext
+        from pyspark.sql import SparkSession
+
+        if self._jvm is not None:
+            SparkContext(conf=SparkConf().setAll(list(self._conf.items())), gateway=self._jvm.result())
+        builder = SparkSession.builder
+        for key, value in self._conf.items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+
+
+def _needs_a_jvm(conf: Mapping[str, str]) -> bool:
+    is_connect = any(os.environ.get(name) for name in _CONNECT) or any(key in conf for key in _CONNECT_KEYS)
+    return not is_connect and not has_jvm()
+
+
+def _new_file() -> Path:
+    handle, name = mkstemp(prefix="lookup-hints-", suffix="-spark.log")
+    os.close(handle)
+    return Path(name)
+
+
+def _launch(conf: Mapping[str, str], log: Path | None) -> Any:
+    if log is None:
+        return launched_jvm(conf, None)
+    with log.open("ab") as file:
+        return launched_jvm(conf, file)
 
 
 @contextmanager
-def starting_spark(*, quiet: bool = False, say: Say | None = None) -> Iterator[Path]:
-    """Say that Spark starts and for how long; what its JVM says goes to a file, which is given.
-
-    The JVM keeps its standard error for as long as it lives, so the file gets all that it logs. Where Spark
-    does not start, the file is shown and removed.
-
-    Args:
-        quiet: whether nothing is said of a Spark that starts.
-        say: shows it; without it, that is the standard error.
-    """
-    handle, name = mkstemp(prefix="lookup-hints-", suffix="-spark.log")
-    log, began = Path(name), time.monotonic()
-    with os.fdopen(os.dup(2), "w", encoding="utf-8") as terminal:
-        ready = threading.Event()
-        show = _on(terminal) if say is None else say
-        # In the context of the caller: a notebook finds the cell by it that the line belongs to.
-        clock = threading.Thread(target=copy_context().run, args=(_show_seconds, show, ready), daemon=True)
-        sys.stderr.flush()
-        os.dup2(handle, 2)
-        os.close(handle)
-        try:
-            if not quiet:
-                clock.start()
-            yield log
-        except BaseException:
-            terminal.write("\n" + log.read_text(encoding="utf-8", errors="replace"))
+def _shown(began: float, log: Path | None, say: Say | None) -> Iterator[None]:
+    """Say that Spark starts and for how long, while the block starts it."""
+    ready = threading.Event()
+    # In the context of the caller: a notebook finds the cell by it that the line belongs to.
+    clock = threading.Thread(target=copy_context().run, args=(_show_seconds, began, say, ready), daemon=True)
+    clock.start()
+    try:
+        yield
+    except BaseException:
+        if log is not None:
+            sys.stderr.write("\n" + log.read_text(encoding="utf-8", errors="replace"))
             log.unlink()
-            raise
-        finally:
-            ready.set()
-            if not quiet:
-                clock.join()
-            sys.stderr.flush()
-            os.dup2(terminal.fileno(), 2)
-        if not quiet:
-            show(f"Spark started in {time.monotonic() - began:.1f} s. It logs to {log}")
-            terminal.write("\n" if say is None else "")
+        raise
+    finally:
+        ready.set()
+        clock.join()
+    if say is not None:
+        say(f"Spark started in {time.monotonic() - began:.1f} s." + (f" It logs to {log}" if log else ""))
 
 
-def _on(terminal: TextIO) -> Say:
+@contextmanager
+def on_terminal(terminal: TextIO) -> Iterator[Say]:
+    """Shows lines one over the other on a terminal; the last one stays."""
+
     def say(line: str) -> None:
         terminal.write(f"\r{line}")
         terminal.flush()
 
-    return say
+    yield say
+    terminal.write("\n")
+    terminal.flush()
 
 
-def _show_seconds(say: Say, ready: threading.Event) -> None:
-    seconds = 0
-    while True:
-        say(f"Starting Spark ... {seconds} s")
+def _show_seconds(began: float, say: Say | None, ready: threading.Event) -> None:
+    while say is not None:
+        say(f"Starting Spark ... {time.monotonic() - began:.0f} s")
         if ready.wait(_EVERY):
             return
-        seconds += 1
 
 
 PATIENCE = 30.0

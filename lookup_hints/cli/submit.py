@@ -17,11 +17,20 @@ from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from lookup_hints.cli import archive, job
-from lookup_hints.cli.progress import NO_BAR_OF_SPARK
-from lookup_hints.cli.start import await_server
+from lookup_hints.cli.arguments import (
+    ARCHIVE_NAME,
+    FAILED,
+    METRICS_OPTIONS,
+    WELL,
+    WRONG_USE,
+    WrongUse,
+    add_metrics_options,
+    add_script_options,
+    add_showing_options,
+)
+from lookup_hints.cli.start import NO_BAR_OF_SPARK, await_server
 from lookup_hints.driver.functions import is_connect
 from lookup_hints.errors import LookupHintsError
 
@@ -61,7 +70,7 @@ class Submission:
         """Refuse what spark-submit refuses with a stack of Java."""
         master = _last("--master", self.spark) or ""
         if self.on_cluster and master.startswith(("spark://", "local")):
-            raise job.WrongUse(
+            raise WrongUse(
                 f"--deploy-mode cluster: the master {master} runs no driver of Python in the cluster; YARN"
                 " and Kubernetes do. Leave --deploy-mode out, and the driver runs here."
             )
@@ -133,7 +142,7 @@ def divided(arguments: Sequence[str], ours: Mapping[str, bool]) -> tuple[list[st
             if ours[name] and not has_value:
                 mine += _next(rest)
         elif tip := _misspelt(name, ours):
-            raise job.WrongUse(f"There is no option {name}. {tip}")
+            raise WrongUse(f"There is no option {name}. {tip}")
         elif has_value and name.startswith("--"):
             sparks += [name, value]
         else:
@@ -162,7 +171,7 @@ def find_spark_submit(environment: Mapping[str, str]) -> str:
     for candidate in (home and Path(home) / "bin", *map(Path, _path_of(environment)), beside):
         if candidate and (program := shutil.which("spark-submit", path=str(candidate))):
             return program
-    raise job.WrongUse(
+    raise WrongUse(
         "spark-submit is missing. Set SPARK_HOME, or install PySpark: pip install 'lookup-hints[spark]'"
     )
 
@@ -186,68 +195,37 @@ def command_text(command: Sequence[str]) -> str:
 # --- lookup-hints submit, submit-script, archive ---------------------------------------------------
 
 
-def add_commands(commands: Any) -> None:
-    # Options come in no order that argparse knows, as most are spark-submit's: all are taken as they are.
-    submit = commands.add_parser(
-        "submit",
-        help="run a file through spark-submit, with all that the workers need",
-        prefix_chars="\0",
-        add_help=False,
-    )
-    submit.add_argument("arguments", nargs="*")
-    submit.set_defaults(command=lambda options: _submit(options.arguments))
-
-    script = commands.add_parser(
-        "submit-script", help="print where the script is that spark-submit takes before FILE.sql"
-    )
-    script.set_defaults(command=lambda _: _print(str(SCRIPT)))
-
-    ships = commands.add_parser(
-        "archive", help="build the archive for spark-submit --py-files, and print where it is"
-    )
-    ships.add_argument(
-        "--module",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help=_SHIP_HELP,
-    )
-    ships.add_argument(
-        "--output", type=Path, default=Path(archive.NAME), metavar="FILE.zip", help="default: %(default)s"
-    )
-    ships.set_defaults(command=_archive)
+def print_script(_: argparse.Namespace) -> int:
+    print(SCRIPT)
+    return WELL
 
 
-def _print(text: str) -> int:
-    print(text)
-    return job.WELL
-
-
-def _archive(options: argparse.Namespace) -> int:
+def make_archive(options: argparse.Namespace) -> int:
     if options.output.suffix != ".zip":
-        raise job.WrongUse(f"--output must end with .zip, as workers take nothing else: {options.output}")
+        raise WrongUse(f"--output must end with .zip, as workers take nothing else: {options.output}")
     modules = [archive.find_module(each) for each in options.module]
-    return _print(str(archive.build_archive(options.output.absolute(), modules)))
+    print(archive.build_archive(options.output.absolute(), modules))
+    return WELL
 
 
-def _submit(arguments: Sequence[str]) -> int:
+def run_submit(options: argparse.Namespace) -> int:
     """Run a file of SQL through spark-submit. This library and your own modules are shipped to the workers,
     which need nothing but Python, pyarrow and the drivers of the connectors."""
     parser = _script_parser(
         "lookup-hints submit",
         usage="%(prog)s FILE.sql [--param NAME=VALUE] [--module MODULE] [--rows N] [--dry-run]"
         " [--metrics-port [HOST:]PORT] [OPTION ...]",
-        description=_submit.__doc__,
+        description=run_submit.__doc__,
         epilog="All other options are those of spark-submit: --master, --deploy-mode, --jars, ...",
     )
-    mine, sparks = divided(arguments, _OURS)
+    mine, sparks = divided(options.arguments, _OURS)
     options = parser.parse_args(mine)
     sparks_conf = job.configuration([value for name, value in pairwise(sparks) if name == "--conf"])
     script = job.read(options.file, options.param)
     try:
         modules = tuple(archive.find_module(each) for each in options.module)
     except LookupHintsError as error:
-        raise job.WrongUse(str(error)) from None
+        raise WrongUse(str(error)) from None
     conf = [f"{key}={value}" for key, value in job.configuration(options.conf).items()]
     passed = [*_repeated("--param", options.param), *_repeated("--conf", conf)]
     passed += ["--rows", str(options.rows), *job.metrics_arguments(options)]
@@ -258,19 +236,18 @@ def _submit(arguments: Sequence[str]) -> int:
     submission = Submission(options.file, tuple(passed), tuple(sparks), modules)
     program = find_spark_submit(os.environ)
     if options.dry_run:
-        print(command_text(submission.command(program, archive.NAME)))
+        print(command_text(submission.command(program, ARCHIVE_NAME)))
         with job.importing(modules):
             return job.dry_run(
                 script, job.surroundings(options, [each.name for each in modules], sparks_conf)
             )
     with TemporaryDirectory(prefix="lookup-hints-") as folder:
-        ships = archive.build_archive(Path(folder) / archive.NAME, modules)
+        ships = archive.build_archive(Path(folder) / ARCHIVE_NAME, modules)
         return _run(submission.command(program, str(ships)), submission.environment(os.environ))
 
 
 _FLAGS = dict.fromkeys(("--dry-run", "--analyze", "--quiet", "--progress", "--help", "-h"), False)
-_SHIP_HELP = "connectors of your own to ship: a .py file, the folder of a package, or a name"
-_OURS = {"--param": True, "--rows": True, "--module": True, **job.METRICS_OPTIONS, **_FLAGS}
+_OURS = {"--param": True, "--rows": True, "--module": True, **METRICS_OPTIONS, **_FLAGS}
 
 
 def _repeated(option: str, values: Sequence[str]) -> list[str]:
@@ -296,9 +273,9 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 def _script_parser(program: str, **texts: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(program, allow_abbrev=False, **texts)  # type: ignore[arg-type]
-    job.add_script_options(parser)
-    job.add_showing_options(parser)
-    job.add_metrics_options(parser)
+    add_script_options(parser)
+    add_showing_options(parser)
+    add_metrics_options(parser)
     parser.add_argument(
         "--dry-run", action="store_true", help="say what each statement would do, and run nothing"
     )
@@ -321,12 +298,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         job.check_metrics(options)
         job.check_connectors(script)
         return _on_spark(options, script)
-    except job.WrongUse as error:
+    except WrongUse as error:
         print(f"error: {error}", file=sys.stderr)
-        return job.WRONG_USE
+        return WRONG_USE
     except LookupHintsError as error:
         print(f"error: {error}", file=sys.stderr)
-        return job.FAILED
+        return FAILED
 
 
 def _on_spark(options: argparse.Namespace, script: job.Script) -> int:

@@ -10,7 +10,6 @@ import decimal
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from IPython.display import DisplayHandle, display
 
 from lookup_hints.cli.progress import Progress, TerminalBar, Watch, following
-from lookup_hints.cli.start import spark_builder, starting_spark
+from lookup_hints.cli.start import SparkStart, on_terminal
 from lookup_hints.cli.statement_run import StatementRun, aligned, brief, failure, reported_once, table_of
 from lookup_hints.driver.measure import run_to_its_end
 from lookup_hints.errors import LookupHintsError, Problem, QueryError, did_you_mean
@@ -152,8 +151,7 @@ class LookupMagics(Magics):
         """A session on the Spark of the notebook; where there is none, one starts and is called ``spark``."""
         spark = find_spark(self._namespace)
         if spark is None:
-            with screen.starting():
-                spark = self._namespace["spark"] = spark_builder().getOrCreate()
+            spark = self._namespace["spark"] = screen.started_spark()
         return LookupSession(spark)
 
     def _result(
@@ -258,12 +256,15 @@ class _Screen:
             return partial(following, spark, self._draw)
         return partial(TerminalBar(sys.stderr).over, spark) if sys.stderr.isatty() else None
 
-    def starting(self) -> AbstractContextManager[object]:
-        """Shows that Spark starts, and keeps what it logs out of the notebook, while a block starts it."""
+    def started_spark(self) -> SparkSession:
+        """Starts Spark and shows that it starts; what it logs is kept out of the notebook."""
         if self._is_kernel:
             line = _Screen(is_kernel=True)  # of its own, as it stays: it says where Spark logs
-            return starting_spark(say=lambda text: line._put(_noted(text)))
-        return starting_spark() if sys.stderr.isatty() else nullcontext()
+            return SparkStart({}, hides_log=True).session(lambda text: line._put(_noted(text)))
+        if not sys.stderr.isatty():
+            return SparkStart({}, hides_log=False).session()
+        with on_terminal(sys.stderr) as say:
+            return SparkStart({}, hides_log=True).session(say)
 
     def _draw(self, progress: Progress) -> None:
         self._put(Shown(html.bar(progress), "\n".join([str(progress), *progress.lookups])))

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lookup_hints.cli import demo
-from lookup_hints.cli.job import WrongUse
+from lookup_hints.cli.arguments import WrongUse
 from lookup_hints.cli.main import main
 from tests.spark.bare_python import bare_python
 

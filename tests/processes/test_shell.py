@@ -40,7 +40,7 @@ def test_a_session_at_a_terminal(tmp_path: Path) -> None:
         sys.executable, typed, env=environment, encoding="utf-8", timeout=60, dimensions=(40, 160)
     )
     try:
-        shell.expect(r"Starting Spark \.\.\. 0 s")
+        shell.expect(r"Starting Spark \.\.\. \d+ s")
         shell.expect(r"Spark started in \d+\.\d s. It logs to (\S+)-spark\.log\r\n")
         log = Path(f"{shell.match[1]}-spark.log")
         shell.expect(PROMPT)

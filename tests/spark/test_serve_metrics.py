@@ -12,8 +12,9 @@ from prometheus_client.metrics_core import Metric
 from pyspark.sql import SparkSession
 
 from lookup_hints import LookupSession
-from lookup_hints.cli import job, submit
+from lookup_hints.cli import commands, job, submit
 from lookup_hints.cli import main as cli
+from lookup_hints.cli.arguments import FAILED
 from lookup_hints.errors import OptionError
 from lookup_hints.metrics import prometheus_endpoint as endpoint
 from tests.unit.metrics.scraping import scraped, value
@@ -143,10 +144,10 @@ def test_a_missing_package_is_told_before_spark_starts(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(endpoint, "find_spec", lambda _: None)
-    monkeypatch.setattr(cli, "_session", None)
-    assert cli.main(["run", str(file), "--metrics-port", "0"]) == job.FAILED
+    monkeypatch.setattr(commands, "_session", None)
+    assert cli.main(["run", str(file), "--metrics-port", "0"]) == FAILED
     assert "pip install 'lookup-hints[prometheus]'" in capsys.readouterr().err
-    assert submit.main([str(file), "--metrics-port", "0"]) == job.FAILED
+    assert submit.main([str(file), "--metrics-port", "0"]) == FAILED
 
 
 def test_submit_hands_the_options_on(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

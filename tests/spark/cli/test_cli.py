@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lookup_hints.cli import main as cli
-from lookup_hints.cli import progress
+from lookup_hints.cli import commands, progress
 from lookup_hints.cli.main import main
 from lookup_hints.cli.start import await_server
 from lookup_hints.session import LookupSession
@@ -391,7 +390,7 @@ def test_run_and_explain_take_modules_of_ones_own(
 def test_an_unknown_connector_is_told_before_spark_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "_spark", lambda *_: pytest.fail("Spark is not started"))
+    monkeypatch.setattr(commands, "_spark", lambda *_: pytest.fail("Spark is not started"))
     path = tmp_path / "job.sql"
     path.write_text(
         "SELECT 1;\n\nCREATE TEMPORARY TABLE g (id INT) WITH ('connector' = 'postgers');\n"
@@ -519,7 +518,7 @@ def test_a_server_that_is_not_there_is_given_up(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("grpc")
-    monkeypatch.setattr(cli, "await_server", partial(await_server, patience=0.2))
+    monkeypatch.setattr(commands, "await_server", partial(await_server, patience=0.2))
     path = tmp_path / "job.sql"
     path.write_text("SELECT 1")
     assert main(["run", str(path), "--remote", "sc://127.0.0.1:9"]) == 1

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import sys
 import threading
 import time
-from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +12,6 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from lookup_hints.cli import main as cli
 from lookup_hints.cli import progress
 from lookup_hints.cli.progress import LiveLines, Progress, TerminalBar, following
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
@@ -126,33 +123,6 @@ def test_a_statement_that_has_no_tasks_yet_is_planned(
     with following(spark, show):
         assert is_told.wait(60)
     assert str(told[0]).startswith("planning, ")
-
-
-def test_spark_draws_no_bar_of_its_own_over_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    configured: dict[str, str] = {}
-
-    class Builder:
-        """Keeps what it is given."""
-
-        def appName(self, name: str) -> Builder:  # noqa: N802 (Spark's name)
-            """Takes no notice."""
-            return self
-
-        def config(self, key: str, value: str) -> Builder:
-            """Keeps it."""
-            configured[key] = value
-            return self
-
-        def getOrCreate(self) -> None:  # noqa: N802 (Spark's name)
-            """Makes nothing."""
-
-    monkeypatch.setattr("pyspark.sql.SparkSession.builder", Builder())
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    verbose = Namespace(verbose=True)
-    cli._spark(verbose, None, {"a": "b"})
-    assert {"spark.ui.showConsoleProgress": "false", "a": "b"}.items() <= configured.items()
-    cli._spark(verbose, None, {"spark.ui.showConsoleProgress": "true"})
-    assert configured["spark.ui.showConsoleProgress"] == "true", "who asks for it has it"
 
 
 def test_a_bar_is_drawn_over_itself_and_goes_away() -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv
 
-from lookup_hints.cli import main as cli
+from lookup_hints.cli import commands
 from lookup_hints.cli.main import main
 from lookup_hints.cli.result_formats import _as_csv, _as_markdown, written
 from lookup_hints.errors import QueryError
@@ -153,7 +153,7 @@ def test_sql_may_come_through_a_pipe(
 def test_wrong_use_is_told_before_spark_starts(
     arguments: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli, "_spark", lambda *_: pytest.fail("Spark is not started"))
+    monkeypatch.setattr(commands, "_spark", lambda *_: pytest.fail("Spark is not started"))
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     assert main(["run", *arguments]) == 2
     assert told in capsys.readouterr().err

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lookup_hints.cli.main import _parser, main
+from lookup_hints.cli.arguments import parser
+from lookup_hints.cli.main import main
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 PAGE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
@@ -38,7 +39,7 @@ def test_the_commands_of_the_page_are_understood() -> None:
     typed = [arguments for line in lines for arguments in _arguments(line)]
     assert {first for first, *_ in typed} == {"demo", "run", "shell", "doctor", "import", "completion"}
     for arguments in typed:
-        _parser().parse_args(arguments)
+        parser().parse_args(arguments)
 
 
 def _arguments(line: str) -> list[list[str]]:

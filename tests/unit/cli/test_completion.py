@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lookup_hints.cli.main import SHELLS, main
+from lookup_hints.cli.arguments import SHELLS
+from lookup_hints.cli.main import main
 
 ASK = """
 source {script}

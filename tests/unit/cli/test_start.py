@@ -2,45 +2,124 @@
 
 from __future__ import annotations
 
-import os
+import io
 import re
 import socket
+import threading
+from collections.abc import Mapping
+from typing import IO, Any
 
 import pytest
 
-from lookup_hints.cli.start import NoServer, await_server, starting_spark
+from lookup_hints.cli.start import NoServer, SparkStart, await_server, on_terminal
 
 
-@pytest.mark.parametrize("quiet", [False, True])
-def test_what_spark_says_of_itself_goes_to_a_file(quiet: bool, capfd: pytest.CaptureFixture[str]) -> None:
-    with starting_spark(quiet=quiet) as log:
-        os.write(2, b"WARNING: Using incubator modules\n")
-    os.write(2, b"of the program\n")
-    assert log.read_text() == "WARNING: Using incubator modules\n"
-    told = capfd.readouterr().err
-    if quiet:
-        assert told == "of the program\n"
-    else:
-        line = (
-            rf"\rStarting Spark \.\.\. 0 s\rSpark started in \d+\.\d s\. It logs to {log}\nof the program\n"
-        )
-        assert re.fullmatch(line, told)
-    log.unlink()
+class FakeJvm:
+    """What is launched in place of a JVM: it says a line, and is there when it is let."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, failure: Exception | None = None) -> None:
+        self.may_be_there, self._failure = threading.Event(), failure
+        self.confs: list[Mapping[str, str]] = []
+        self.sessions: list[SparkStart] = []
+        monkeypatch.setattr("lookup_hints.cli.start.has_jvm", lambda: False)
+        monkeypatch.setattr("lookup_hints.cli.start.launched_jvm", self._launch)
+        monkeypatch.setattr(SparkStart, "_session", self._session)
+
+    def _launch(self, conf: Mapping[str, str], errors: IO[bytes] | None) -> str:
+        self.confs.append(conf)
+        if errors is not None:
+            errors.write(b"WARNING: Using incubator modules\n")
+        self.may_be_there.wait()
+        if self._failure is not None:
+            raise self._failure
+        return "gateway"
+
+    def _session(self) -> Any:
+        (waiting,) = self.waiting
+        return waiting.result()
+
+    @property
+    def waiting(self) -> list[Any]:
+        return [each._jvm for each in self.sessions]
+
+    def start(self, conf: Mapping[str, str], *, hides_log: bool) -> SparkStart:
+        started = SparkStart(conf, hides_log=hides_log)
+        self.sessions.append(started)
+        return started
 
 
-def test_where_spark_does_not_start_what_it_said_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
-    logs = []
+def test_the_jvm_starts_before_its_session_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    jvm = FakeJvm(monkeypatch)
+    spark = jvm.start({"spark.master": "local[2]", "a": "b"}, hides_log=True)
+    jvm.may_be_there.set()
+    assert not spark.is_there
+    said: list[str] = []
+    assert str(spark.session(said.append)) == "gateway"
+    assert spark.is_there
+    (conf,) = jvm.confs
+    assert {"spark.master": "local[2]", "a": "b", "spark.app.name": "lookup-hints"}.items() <= conf.items()
+    assert spark.log is not None
+    assert spark.log.read_text() == "WARNING: Using incubator modules\n"
+    assert re.fullmatch(r"Starting Spark \.\.\. \d+ s", said[0])
+    assert re.fullmatch(rf"Spark started in \d+\.\d s\. It logs to {spark.log}", said[-1])
+    spark.log.unlink()
 
-    def start() -> None:
-        with starting_spark() as log:
-            logs.append(log)
-            os.write(2, b"JAVA_HOME is not set\n")
-            raise RuntimeError("no gateway")
 
+def test_where_spark_does_not_start_what_it_said_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jvm = FakeJvm(monkeypatch, RuntimeError("no gateway"))
+    spark = jvm.start({}, hides_log=True)
+    jvm.may_be_there.set()
     with pytest.raises(RuntimeError, match="no gateway"):
-        start()
-    assert "JAVA_HOME is not set" in capfd.readouterr().err
-    assert not logs[0].exists()
+        spark.session()
+    assert "Using incubator modules" in capsys.readouterr().err
+    assert spark.log is not None
+    assert not spark.log.exists()
+    assert not spark.is_there
+
+
+@pytest.mark.parametrize(
+    ("conf", "environment"),
+    [
+        ({"spark.remote": "sc://here"}, {}),
+        ({"spark.api.mode": "connect"}, {}),
+        ({}, {"SPARK_REMOTE": "sc://here"}),
+        ({}, {"SPARK_API_MODE": "connect"}),
+    ],
+)
+def test_a_session_of_a_connect_server_needs_no_jvm_of_ours(
+    conf: dict[str, str], environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jvm = FakeJvm(monkeypatch)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert jvm.start(conf, hides_log=True).log is None
+    assert jvm.confs == []
+
+
+def test_spark_draws_no_bar_of_its_own_over_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    jvm, bar = FakeJvm(monkeypatch), "spark.ui.showConsoleProgress"
+    jvm.may_be_there.set()
+    for conf in ({}, {bar: "true"}):
+        jvm.start(conf, hides_log=False).session()
+        jvm.sessions.clear()
+    assert [conf[bar] for conf in jvm.confs] == ["false", "true"], "who asks for it has it"
+
+
+def test_nor_does_one_beside_a_jvm_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    jvm = FakeJvm(monkeypatch)
+    monkeypatch.setattr("lookup_hints.cli.start.has_jvm", lambda: True)
+    assert jvm.start({}, hides_log=True).log is None
+    assert jvm.confs == []
+
+
+def test_lines_on_a_terminal_stand_one_over_the_other() -> None:
+    terminal = io.StringIO()
+    with on_terminal(terminal) as say:
+        say("one")
+        say("two")
+    assert terminal.getvalue() == "\rone\rtwo\n"
 
 
 def test_a_server_that_does_not_answer_is_said_and_given_up() -> None:
