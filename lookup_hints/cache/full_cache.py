@@ -102,14 +102,12 @@ class HeldTable:
 
     @property
     def name(self) -> str:
-        """That of the table."""
         return self._spec.table.name
 
     def is_there(self) -> bool:
         return self._generations.opened() is not None
 
     def read_alone(self) -> bool:
-        """Read it unless another process does, or has failed to; tells whether it is there."""
         with self._generations.loading(wait=False) as is_alone:
             if is_alone and not self.is_there() and self._generations.noted() is None:
                 self._load()
@@ -134,7 +132,6 @@ class HeldTable:
     # --- loading ---------------------------------------------------------------------------------------
 
     def _current(self) -> Generation:
-        """What there is of the table; it is loaded where nothing is."""
         if self._invalidations is not None:
             self._invalidations.look(self._clock())
         current = self._generations.opened()
@@ -165,7 +162,6 @@ class HeldTable:
         return current
 
     def _reload(self) -> None:
-        """Read the table again, beside this thread, if nobody does."""
         if self._reloading is None or not self._reloading.is_alive():
             self._reloading = Thread(target=self._reload_alone, name="lookup-reload", daemon=True)
             self._reloading.start()
@@ -181,7 +177,6 @@ class HeldTable:
             _log.warning("Table %s could not be read again for its cache: %s", table, error_summary(error))
 
     def wait(self) -> None:
-        """Wait until a reload of this process, if there is one, is over."""
         if self._reloading is not None:
             self._reloading.join()
 
@@ -237,7 +232,6 @@ def _bounds(spec: LookupSpec) -> Bounds | None:
 
 
 def keys_by_hash(rows: pa.Table) -> Keys:
-    """The distinct keys of ``rows`` in the order of their hashes."""
     column = rows.column(0)
     if rows.num_columns == 1 and types.is_integer(column.type) and not column.null_count:
         firsts, codes = distinct(hashes_of(comparable(rows)))
@@ -271,7 +265,6 @@ class HeldCache(Cache):
 
     @property
     def loads(self) -> Loads:
-        """How often the table was read for this task."""
         now, before = self._table.loads, self._before
         done, failed = now.done - before.done, now.failed - before.failed
         return Loads(done, failed, now.millis if done else 0, now.age)
@@ -332,11 +325,9 @@ class Switching(Cache):
         self._after = 0
 
     def keys_of(self, rows: pa.Table) -> Keys | None:
-        """By their hashes, once the table is read: then the rows that are found need no other order."""
         return keys_by_hash(rows) if self._is_read else None
 
     def probe(self, keys: Keys, columns: Sequence[str]) -> KnownAnswers:
-        """The rows of ``keys``, once the table is read."""
         if self._is_given_up:
             return NOTHING
         try:

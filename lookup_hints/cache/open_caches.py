@@ -197,7 +197,6 @@ def _keep_few(opened: OrderedDict[Any, Any]) -> None:
 
 
 def _folder_of(spec: LookupSpec, identity: str, folder: Path | None) -> Path:
-    """The folder of its answers, below that of the executor."""
     from lookup_hints.cache.store.hashing import can_hash
 
     if folder is None:
@@ -271,8 +270,6 @@ _FIRST_DAY = -719_162
 
 
 class WatchedTable:
-    """A table whose changes are asked for, as one task looks at it."""
-
     def __init__(self, checks: Checks, spec: LookupSpec, warn: Callable[[str], None]) -> None:
         self._checks, self._spec, self._warn = checks, spec, warn
         self.asked = 0

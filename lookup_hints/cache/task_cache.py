@@ -90,17 +90,14 @@ class Cache:
 
     @property
     def evicted(self) -> CountsByKey[int]:
-        """How many rows have left it for this task, by reason."""
         return CountsByKey()
 
     @property
     def held(self) -> tuple[int, int]:
-        """Rows and bytes that it holds."""
         return 0, 0
 
     @property
     def loads(self) -> Loads:
-        """How often a whole table was read for this task."""
         return Loads()
 
 
@@ -262,13 +259,11 @@ class TaskCache:
         return KnownAnswers((), known.missing[:0], fallback=(*known.found, *known.fallback))
 
     def write_if_due(self) -> None:
-        """Write what has been learned, if it takes much memory."""
         learned, written = self._learned, self._written
         if learned[0] - written[0] >= KEYS_AT_ONCE or learned[1] - written[1] >= BYTES_AT_ONCE:
             self.write()
 
     def write(self) -> None:
-        """Write what has been learned."""
         cache, pending = self._cache, []
         while self._pending:
             pending.append(self._pending.popleft())
@@ -302,7 +297,6 @@ class TaskCache:
 
     @property
     def counts(self) -> LookupMetrics:
-        """What the cache has done."""
         return LookupMetrics(
             cache_rows=MaxGauge(self._most_rows),
             cache_bytes=MaxGauge(self._most_bytes),
@@ -317,7 +311,6 @@ class TaskCache:
 
 
 def warn_without_cache(table: str, why: str) -> None:
-    """Say that a task asks a table without the cache that it should have."""
     _log.warning("Lookup of %s runs without its cache: %s", table, why)
 
 

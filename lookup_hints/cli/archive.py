@@ -27,8 +27,6 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Module:
-    """A module or package that is shipped."""
-
     name: str
     path: Path
 

@@ -311,7 +311,6 @@ class SessionNames:
         self._columns: dict[str, list[str]] = {}
 
     def forget(self) -> None:
-        """A statement has run: ask again."""
         self._tables = None
         self._columns.clear()
 
@@ -322,7 +321,6 @@ class SessionNames:
         return self._tables
 
     def columns(self, table: str) -> Sequence[str]:
-        """The columns of ``table``, in their order."""
         key = table.lower()
         if key not in self._columns:
             self._columns[key] = self._columns_of(table)

@@ -181,7 +181,6 @@ def _with(table: LookupTable, more: Mapping[str, str]) -> LookupTable:
 
 
 def _parsed(file: str) -> Mapping[str, Any]:
-    """The document in ``file``."""
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
         document = json.loads(text) if text.lstrip().startswith("{") else _from_yaml(text, file)

@@ -169,7 +169,6 @@ def _of_plain(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _digits(number: pa.DataType) -> tuple[int, int]:
-    """How many digits stand before and behind the point."""
     kind = LARGE if types.is_integer(number) else WIDE if types.is_float64(number) else number
     return kind.precision - kind.scale, kind.scale
 
@@ -465,7 +464,6 @@ def _segment_before(parameter: str, segments: Sequence[str]) -> str:
 
 
 def with_holes(url: str, holes: Mapping[str, str]) -> str:
-    """``url`` with other names in its holes."""
     return HOLE.sub(lambda hole: f"{{{holes.get(hole[1], hole[1])}}}", url)
 
 

@@ -77,7 +77,6 @@ class Script:
 
 
 def read(file: str, params: Sequence[str] = ()) -> Script:
-    """The script in ``file`` with ``params`` (``name=value``)."""
     if file == STDIN:
         return script_of(sys.stdin.read(), "standard input", params)
     try:
@@ -88,7 +87,6 @@ def read(file: str, params: Sequence[str] = ()) -> Script:
 
 
 def script_of(text: str, name: str, params: Sequence[str]) -> Script:
-    """The script ``text`` with ``params``."""
     values = read_params(params)
     return Script(name, split_statements(text), values)
 
@@ -102,7 +100,6 @@ def read_params(params: Sequence[str]) -> dict[str, Any]:
 
 @contextmanager
 def importing(modules: Sequence[Module]) -> Iterator[None]:
-    """Let modules be imported from where they are, and import them, for a block."""
     folders = [str(module.path.resolve().parent) for module in modules]
     sys.path[:0] = folders
     try:
@@ -342,7 +339,6 @@ def dry_run(script: Script, given: CheckOptions) -> int:
 
 
 def metrics_arguments(options: argparse.Namespace) -> list[str]:
-    """The options as another command takes them."""
     if options.metrics_port is None:
         return []
     return ["--metrics-port", str(options.metrics_port), "--metrics-names", options.metrics_names]

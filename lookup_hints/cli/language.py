@@ -35,12 +35,10 @@ class EditedScript:
         return list(self._names)
 
     def columns(self, table: str) -> Sequence[str]:
-        """The columns of a lookup table, as far as they are declared."""
         ddl = self._created.get(table.lower())
         return [] if ddl is None or ddl.columns is None else list(ddl.columns.names)
 
     def candidates(self, at: int) -> list[Candidate]:
-        """How it can go on at the place ``at``."""
         end = self._text.find(";", at)  # what follows the statement names other tables
         return candidates(self._text if end < 0 else self._text[:end], at, self)
 

@@ -245,7 +245,6 @@ class TerminalBar:
             self.clear()
 
     def draw(self, progress: Progress) -> None:
-        """Draw over what was drawn before."""
         full = round(progress.share * _WIDTH)
         width = shutil.get_terminal_size().columns - 1
         lines = (f"[{'=' * full}{' ' * (_WIDTH - full)}] {progress}", *progress.lookups)
@@ -253,7 +252,6 @@ class TerminalBar:
         self._lines = len(lines)
 
     def clear(self) -> None:
-        """Leave the lines as if nothing had been there."""
         if self._lines:
             self._write(self._erased())
             self._lines = 0

@@ -215,7 +215,6 @@ class StatementRun:
 
     @property
     def analyzed(self) -> str:
-        """Its plan with what its lookups did; for a statement with lookup joins that has run."""
         assert self.plan is not None
         return analyzed(self.plan, self.lookups, self.seconds, self.statement.line)
 

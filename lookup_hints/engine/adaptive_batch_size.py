@@ -54,7 +54,6 @@ class RequestSize:
         return max(1, int(WINDOW_BYTES / self._key_bytes)) if self._key_bytes >= 1 else None
 
     def bytes_of(self, keys: int) -> float:
-        """What the rows of this many keys will take."""
         return keys * self._key_bytes
 
     def fitting(self, nbytes: float) -> int:
@@ -73,12 +72,10 @@ class RequestSize:
         self._answerable = max(1, min(self._largest, int(ANSWER_BYTES / max(1.0, self._key_bytes))))
 
     def too_large(self, keys: int) -> None:
-        """An answer should fit for this many keys."""
         self._answerable = max(1, min(self._answerable, keys))
         self._key_bytes = max(self._key_bytes, ANSWER_BYTES / self._answerable)
 
     def answered(self, keys: int, seconds: float) -> None:
-        """A request for this many keys took so long, in the source and in the way to it."""
         if seconds > SLOW_SECONDS:
             self._wanted = max(self._fewest, self._wanted // 2)
         elif seconds < QUICK_SECONDS and 2 * keys > self.keys:
@@ -212,7 +209,6 @@ def filling(kind: pa.DataType) -> Iterator[pa.Array]:
 def after_pause(
     windows: Iterator[_T], look: LimitPause, *, clock: Callable[[], float], sleep: Callable[[float], None]
 ) -> Iterator[_T]:
-    """``windows``, each read when ``look`` allows it."""
     while True:
         seconds = look.wait(clock())
         if seconds > 0:

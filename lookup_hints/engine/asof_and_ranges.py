@@ -32,7 +32,6 @@ class Answering:
 
     @classmethod
     def of(cls, rows: Numbers, counts: Numbers) -> Answering:
-        """``counts``: how many of ``rows`` each value has."""
         return cls(pa.array(rows), pa.array(np.cumsum(counts, dtype=np.int64)))
 
 

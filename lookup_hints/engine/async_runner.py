@@ -296,8 +296,6 @@ class AsyncDriver:
 
 @dataclass(frozen=True)
 class _Failure:
-    """What a request came to that has no answer, and when."""
-
     error: Exception
     time: float
 

@@ -51,15 +51,12 @@ class Part:
         return self.batch.window.keys.take(self.positions)
 
     def among(self, chosen: pa.Array) -> Part:
-        """The keys of this part at ``chosen``."""
         return replace(self, positions=self.positions.take(chosen))
 
     def again(self) -> Part:
-        """The same keys, for their next attempt."""
         return replace(self, attempt=self.attempt + 1)
 
     def cut(self, size: int) -> tuple[Part, Part]:
-        """The first ``size`` keys, and the others."""
         first, others = self.positions[:size], self.positions[size:]
         return replace(self, positions=first), replace(self, positions=others)
 
@@ -133,8 +130,6 @@ class Ask:
 
 @dataclass(frozen=True)
 class WaitUntil:
-    """Nothing to ask before ``time``, when keys fall due again."""
-
     time: float
 
 
@@ -191,7 +186,6 @@ class FreshKeys:
         return len(self._queue[0][1])
 
     def add(self, window: Window, positions: pa.Array) -> None:
-        """The keys of a new window that are to be asked."""
         self._queue.append((window, positions))
 
     def take(self, room: int) -> tuple[Window, pa.Array]:
@@ -259,11 +253,9 @@ class WaitingKeys:
         return self._heap[0][0] if self._heap else None
 
     def add(self, part: Part, due: float) -> None:
-        """The keys of ``part`` wait until ``due``."""
         heappush(self._heap, (due, next(self._tie), part))
 
     def take_due(self, now: float) -> tuple[float, Part] | None:
-        """The next part that is due, and since when."""
         if not self._heap or self._heap[0][0] > now:
             return None
         due, _, part = heappop(self._heap)
@@ -314,7 +306,6 @@ class LookupState:
         self.keys_in_flight = 0
 
     def has_room_for(self, keys: int) -> bool:
-        """Whether rows of this many keys may be on their way, beside those that are held."""
         return self.held.bytes_left(self.size.bytes_of(keys)) > 0
 
 
@@ -359,7 +350,6 @@ class RequestSlots:
         return self._asked[0] if self._asked else None
 
     def enter(self, batch: Batch) -> None:
-        """``batch`` is asked for the first time."""
         self._asked.append(batch)
 
     def leave(self, batch: Batch) -> None:

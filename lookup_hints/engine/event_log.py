@@ -26,7 +26,6 @@ _KEYS_SHOWN = 3
 
 
 def failure(spec: LookupSpec, part: Part, error: Exception) -> ConnectorError:
-    """``error`` as that of the keys of ``part``."""
     message = f"{_what(spec, part)} failed after {_times(part.attempt)}: {_said(error)}"
     kind = LookupTimeout if isinstance(error, LookupTimeout) else ConnectorError
     return _chained(kind(message), error)
@@ -128,13 +127,11 @@ class EventLog:
         self._tell("unasked", logging.WARNING, text)
 
     def throttled(self, keys: int) -> None:
-        """The source refused a request for a while; this many keys are under way."""
         if "throttled" not in self._told:
             text = f"the source refuses requests for a while; {_counted(keys)} under way"
             self._tell("throttled", logging.WARNING, text)
 
     def down(self, outage: str) -> None:
-        """The source is held to be down, as ``outage`` says: requests wait until it answers again."""
         if "outage" not in self._told:
             self._tell(
                 "outage", logging.WARNING, f"{outage}; requests wait, and a few try whether it does again"

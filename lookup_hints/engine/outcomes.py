@@ -112,7 +112,6 @@ class Settling:
         self.given_up = GivenUp(state.spec, state.recorder, keep)
 
     def fail(self, ask: Ask, error: Exception, now: float) -> None:
-        """All keys of ``ask`` failed."""
         self._state.recorder.failed(error)
         self._state.events.failed(ask.request.keys, error)
         if is_defect(error):
@@ -204,7 +203,6 @@ class Settling:
             self._state.learn(part.keys, placed, missing, asked)
 
     def _refused(self, placed: Placed, missed: pa.Array, size: int) -> pa.Array:
-        """The positions of keys that the retry policy wants to ask again."""
         retry = self._settings.retry
         if retry.on_rows is None:
             return missed
@@ -301,7 +299,6 @@ class Settling:
         self.leave(part.batch, len(part))
 
     def leave(self, batch: Batch, size: int) -> None:
-        """This many keys of ``batch`` are settled, or belong to it no more."""
         batch.unsettled -= size
         if batch.unsettled == 0:
             self._state.slots.leave(batch)

@@ -78,7 +78,6 @@ class Asking:
         return "slot" if has_queue or self._lacks_slots(is_due=is_due) else "source"
 
     def _lacks_slots(self, *, is_due: bool) -> bool:
-        """Whether keys could be asked now if more slots were free; ``is_due``: some are due again."""
         slots = self._state.slots
         if is_due:
             return slots.free <= 0
@@ -127,13 +126,11 @@ class Asking:
 
     @property
     def _may_begin(self) -> bool:
-        """Whether keys may be asked for the first time: not ahead of the oldest window where much is held."""
         if not self._state.fresh:
             return False
         return not self._state.held.is_full or self._state.fresh.window is self._state.held.first
 
     def _room(self, slots: int) -> int:
-        """How many keys may go out together where this many slots are free."""
         if not self._state.spec.by_row:
             return self._state.size.keys
         room = self._state.limiter.room
@@ -268,7 +265,6 @@ class RequestScheduler:
         self._state.recorder.waits.turn(cause, now)
 
     def blocked_by(self, now: float, *, under_way: int | None = None, has_queue: bool = False) -> Cause:
-        """Why the runner can only wait at ``now``, when it can."""
         under_way = self._state.slots.in_flight if under_way is None else under_way
         return self._asking.blocked_by(now, under_way, has_queue=has_queue)
 
@@ -278,7 +274,6 @@ class RequestScheduler:
 
     @property
     def recorder(self) -> TaskRecorder:
-        """Listens to what the connector tells."""
         return self._state.recorder
 
     # Input and output.
@@ -300,7 +295,6 @@ class RequestScheduler:
 
     @property
     def is_done(self) -> bool:
-        """Whether the input is at its end and all windows are handed back."""
         return self._is_ended and not self._state.held
 
     def add(self, keys: Keys) -> None:
@@ -314,7 +308,6 @@ class RequestScheduler:
         )
 
     def end_input(self) -> None:
-        """There will be no more windows."""
         self._is_ended = True
 
     def finished(self) -> Iterator[Settled]:
@@ -349,7 +342,6 @@ class RequestScheduler:
     # What to ask.
 
     def next(self, now: float) -> Step:
-        """What the runner should do at ``now``; after an ``Ask``, ask again what is next."""
         return self._asking.next(now)
 
     # What came of it.
@@ -378,7 +370,6 @@ class RequestScheduler:
             self._settling.judge(part, share, ask.asked, now, ask.notes_of(part, notes))
 
     def _drop(self, strangers: pa.Table, asked: pa.Table) -> None:
-        """Rows came of ``strangers``, which are not among the keys that were ``asked``."""
         self._state.recorder.count(unasked_rows=strangers.num_rows)
         self._state.events.dropped(strangers, asked)
 
@@ -425,7 +416,6 @@ class RequestScheduler:
             self._put_back(part, now)
 
     def unasked(self, ask: Ask, now: float) -> None:
-        """Take back ``ask``, which was not sent."""
         self._release(ask)
         self._uncount(ask)
         for part in ask.parts:

@@ -33,8 +33,6 @@ LATE_SECONDS = 0.005
 
 
 class _Asked:
-    """An ask whose keys are looked up one by one."""
-
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
         self.rows = rows_of(ask.request)
@@ -74,7 +72,6 @@ class RowDriver(AsyncDriver):
         self._telling: asyncio.TimerHandle | None = None
 
     async def close(self) -> None:
-        """Cancel every lookup in flight and wait, for some seconds at most, until they are gone."""
         self._waiting.clear()
         self._is_closing = True
         for row in [*self._started]:
@@ -100,18 +97,15 @@ class RowDriver(AsyncDriver):
         self._employ()
 
     def _employ(self) -> None:
-        """Start what can be started, and let workers look up the other keys, up to ``capacity``."""
         self._start_together()
         for _ in range(self._free):
             self._work_on(*self._waiting.popleft())
 
     @property
     def _free(self) -> int:
-        """How many of the keys that wait may be looked up now."""
         return min(len(self._waiting), self._capacity - len(self._running) - len(self._started))
 
     def _start_together(self) -> None:
-        """Let the connector start as many of the keys that wait as it can."""
         if self._starter is None:
             if not self._waiting:
                 return
@@ -134,7 +128,6 @@ class RowDriver(AsyncDriver):
             self._most_in_flight = self._in_flight
 
     def _take(self, came: StartedRows) -> None:
-        """Take what came of keys that were started."""
         now = self._now()
         for row, outcome in came:
             asked, position, started = self._started.pop(row)

@@ -125,12 +125,10 @@ class Window:
 
     @property
     def rows(self) -> int:
-        """How many rows of input it has that are not handed out."""
         return len(self._codes)
 
     @property
     def is_over(self) -> bool:
-        """Whether all is handed out."""
         return not self._unsettled and not len(self._codes)
 
     @property
@@ -142,7 +140,6 @@ class Window:
 
     @property
     def has_settled_rows(self) -> bool:
-        """Whether its first row is known to be settled."""
         return self._ready > 0 or not self._unsettled
 
     def in_order_of_rows(self, positions: pa.Array) -> pa.Array:
@@ -151,19 +148,16 @@ class Window:
         return needed.filter(pc.is_in(needed, value_set=positions))
 
     def settle(self, positions: pa.Array) -> None:
-        """The keys at ``positions`` have their final outcome."""
         self._unsettled -= len(positions)
         self._settled.append(positions)
         if self._head is not None and holds(positions, self._head):
             self._head = None
 
     def add(self, found: Placed) -> None:
-        """Keep rows of keys of this window; their positions are those of ``keys``."""
         self._found.append(found)
         self.found_bytes += found.rows.nbytes
 
     def skip(self, positions: pa.Array) -> None:
-        """Mark the keys at ``positions`` as skipped; no rows are kept for them."""
         self._skipped.append(positions)
 
     def take_settled(self) -> Settled | None:
@@ -264,14 +258,12 @@ class HeldWindows:
         return ROWS_BYTES - (self.found_bytes + expected)
 
     def add(self, keys: Keys) -> Window:
-        """Take the keys of a new window."""
         window = Window(keys)
         self._windows.append(window)
         self._hold(window.nbytes)
         return window
 
     def keep(self, window: Window, found: Placed) -> None:
-        """Keep rows that were found for keys of ``window``."""
         window.add(found)
         self.found_bytes += found.rows.nbytes
         self._hold(found.rows.nbytes)

@@ -102,8 +102,6 @@ _NOT_TRIED_SECONDS = 60.0
 
 
 class Pause(Record):
-    """A pause that holds for all requests to an origin."""
-
     opens = Cell()
     _refusals = Cell()
     _served_at = Cell()
@@ -144,7 +142,6 @@ class Pause(Record):
         self.opens = max(self.opens, now + min(seconds, LONGEST_TOLD))
 
     def may_try(self, now: float) -> bool:
-        """Whether one request may be sent in the pause."""
         return 0 < self._tries_at <= now
 
     def tries(self, now: float) -> None:

@@ -16,8 +16,6 @@ MOST_LEASES = 1200
 
 
 class Lease(Record):
-    """What one task holds."""
-
     owner = Cell()
     """Its process; 0 where the lease is free."""
     ticket = Cell()
@@ -30,8 +28,6 @@ class Lease(Record):
 
 
 class Leases(Record):
-    """All leases of one executor."""
-
     _used = Cell()
     _tickets = Cell()
     fair = Cell()

@@ -32,7 +32,6 @@ class Waiter:
         self.waits_for(why)
 
     def waits_for(self, why: Wait | None) -> None:
-        """Now it waits for ``why``, or for nothing any more."""
         if why == self._why:
             return
         if self._block is not None:
@@ -131,7 +130,6 @@ class OriginLimiter:
 
     @property
     def limit(self) -> int:
-        """How many requests the executor may have in flight, as far as it is known here; 0: any number."""
         return self._permits.allowed if self._permits.allowed < UNBOUNDED else 0
 
     @property
@@ -150,7 +148,6 @@ class OriginLimiter:
     # Acquire.
 
     def try_acquire(self, count: int = 1) -> int:
-        """Take so many permits, or as many as are free now; say how many."""
         taken = 0
         while taken < count and not self._queue:
             in_hand = self._permits.use(count - taken)
@@ -176,7 +173,6 @@ class OriginLimiter:
             waiter.waits_for(None)
 
     def acquire_blocking(self, deadline: float | None) -> None:
-        """The same, blocking the thread."""
         while not self._permits.use() and (lack := self._lack()) is not None:
             seconds, why = lack
             self._check(why, deadline, self.clock())
@@ -360,7 +356,6 @@ class OriginPermits:
         """Whether the last wait for a permit was cancelled."""
 
     async def acquire(self, deadline: float | None = None, after: float | None = None) -> None:
-        """Wait for a permit, and take it."""
         started = self._clock()
         self.gave_up = False
         try:
@@ -375,7 +370,6 @@ class OriginPermits:
             self.waited += self._clock() - started
 
     def acquire_blocking(self, deadline: float | None = None, after: float | None = None) -> None:
-        """The same, blocking the thread."""
         started = self._clock()
         try:
             if (wait := self._until(started, deadline, after)) > 0:
@@ -386,7 +380,6 @@ class OriginPermits:
             self.waited += self._clock() - started
 
     def _until(self, now: float, deadline: float | None, after: float | None) -> float:
-        """Seconds until ``after``."""
         if after is None or after <= now:
             return 0.0
         self._limiter.check_pause(after, deadline)

@@ -44,7 +44,6 @@ class Retries(Record):
     _counted_at = Cell()
 
     def tried(self, requests: int, now: float) -> None:
-        """This many requests were sent for the first time."""
         self._count(now)
         self._left += PART_OF_FIRST_TRIES * requests
 

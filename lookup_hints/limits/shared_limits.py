@@ -68,8 +68,6 @@ class Rules:
 
 
 class OriginSignal(NamedTuple):
-    """A request that was not simply served."""
-
     started: float
     ending: Ending
     pause: float | None
@@ -90,7 +88,6 @@ class SharedLimits:
         self.spent = Spent(cells, place + Leases.cells_for())
 
     def allowed(self, rules: Rules) -> int:
-        """Requests that the executor may have in flight."""
         most = math.inf if rules.concurrency is None else rules.concurrency
         if rules.adapts:
             return self.limit.allowed(most)
@@ -228,8 +225,6 @@ def in_folder(folder: Path, name: str) -> LimitStore:
 
 
 class LimitStores:
-    """The stores that one process has opened: those of a folder where there is one, else its own."""
-
     def __init__(self) -> None:
         self._opened: dict[tuple[Path | None, str], LimitStore] = {}
         self._lock = Lock()

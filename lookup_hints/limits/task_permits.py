@@ -90,7 +90,6 @@ class TaskPermits:
         return count
 
     def warm(self, now: float) -> None:
-        """Free the permits that refused requests have kept."""
         while self._cooling and self._cooling[0] <= now:
             self._cooling.popleft()
             self.in_use -= 1
@@ -113,7 +112,6 @@ class TaskPermits:
         return lack
 
     def _lack_of_permits(self, waiting: int, now: float) -> Lack | None:
-        """Take further permits, as none is left."""
         self.allowed = self._limits.allowed(self._rules)
         wanted = min(1 + waiting, self._rules.capacity - self._held) or 1
         lease = self._own_lease(now)

@@ -42,12 +42,10 @@ class CountsByKey(Generic[_N]):
         return type(self)({key: count for key, count in merged.items() if count})
 
     def without(self: _Self, *keys: Any) -> _Self:
-        """The same without some keys."""
         return type(self)({key: count for key, count in self.counts.items() if key not in keys})
 
     @property
     def total(self) -> _N:
-        """How much there is of all keys together."""
         return sum(self.counts.values())
 
 

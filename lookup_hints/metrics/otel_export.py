@@ -115,7 +115,6 @@ class ExportStatus:
         return True
 
     def warn(self) -> None:
-        """Say that nothing is taken."""
         self._is_well = False
         _log.warning(
             "what is measured does not reach the OpenTelemetry collector: %s. The job goes on at full speed;"
@@ -125,8 +124,6 @@ class ExportStatus:
 
 
 class WatchedSpanExporter(OTLPSpanExporter):
-    """Tells ``outcome`` what becomes of the spans."""
-
     def __init__(self, outcome: ExportStatus) -> None:
         super().__init__()
         self._outcome = outcome
@@ -137,8 +134,6 @@ class WatchedSpanExporter(OTLPSpanExporter):
 
 
 class WatchedMetricExporter(OTLPMetricExporter):
-    """Tells ``outcome`` what becomes of the metrics."""
-
     def __init__(self, outcome: ExportStatus) -> None:
         super().__init__()
         self._outcome = outcome
@@ -258,7 +253,6 @@ class Sending:
         return LookupObserver(self, name)
 
     def finish(self, span: Span, error_type: str | None) -> None:
-        """End ``span``; its queue may be full, which the log need not say each time."""
         if error_type is not None:
             span.set_attribute("error.type", error_type)
             span.set_status(Status(StatusCode.ERROR))
@@ -339,14 +333,12 @@ class LookupObserver:
         return self._instruments.database if is_database else self._instruments.other
 
     def begin(self, keys: int) -> Span | None:
-        """A request for this many keys is sent."""
         if self._tracer is None:
             return None
         attributes = {**self._attributes, "lookup.keys": keys}
         return self._tracer.start_span(self._span_name, kind=SpanKind.CLIENT, attributes=attributes)
 
     def end(self, begun: Span | None, seconds: float, error: type[BaseException] | None) -> None:
-        """It has its answer, or failed."""
         error_type = None if error is None else error.__name__
         if self._durations is not None:
             self._durations.record(seconds, with_error(self._attributes, error_type))
@@ -357,7 +349,6 @@ class LookupObserver:
         return _Exchange(self._sending, {**self.lookup, **_http_attributes(method, url)}, method)
 
     def task_ended(self, counts: LookupMetrics) -> None:
-        """Add what the task counted, and send all."""
         if self._instruments is not None:
             self._instruments.count(counts, self.lookup)
         self._sending.flush()
@@ -398,7 +389,6 @@ class _Exchange:
 
 
 def with_error(attributes: Attributes, error_type: str | None) -> Attributes:
-    """``attributes``, and which error there was."""
     return attributes if error_type is None else {**attributes, "error.type": error_type}
 
 

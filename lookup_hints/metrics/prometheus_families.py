@@ -49,7 +49,6 @@ def metric_name(field: str, unit: str) -> str:
 
 
 def labels_of(name: LookupName) -> tuple[str, ...]:
-    """The values of ``LABELS``."""
     return tuple(str(getattr(name, label)) for label in LABELS)
 
 
@@ -89,7 +88,6 @@ def _family(field: str, about: About, values: Iterable[tuple[tuple[str, ...], An
 
 
 def _buckets(latencies: Latencies) -> list[tuple[str, float]]:
-    """How many requests took at most so long, for each bound."""
     ends = [(f"{1e-6 * Latencies.GROWTH**end:.4g}", end) for end in _BOUNDS]
     return [
         (bound, sum(count for bucket, count in latencies.counts.items() if bucket < end))

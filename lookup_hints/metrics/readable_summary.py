@@ -157,12 +157,10 @@ def _keys(counts: LookupMetrics) -> str:
 
 
 def has_cache(counts: LookupMetrics) -> bool:
-    """Whether a cache was asked for keys."""
     return from_cache(counts) + counts.cache_misses > 0
 
 
 def from_cache(counts: LookupMetrics) -> int:
-    """Keys whose outcome came from the cache."""
     return counts.cache_hits + counts.cache_missing
 
 

@@ -95,7 +95,6 @@ class PendingWaits:
 
     @contextmanager
     def waiting(self, wait: Wait) -> Iterator[None]:
-        """A block in which one more of them waits."""
         self._add(wait, 1)
         try:
             yield
@@ -170,7 +169,6 @@ class TaskRecorder:
             self._refused()
 
     def waiting(self, wait: Wait) -> AbstractContextManager[None]:
-        """A block in which one request waits before it is sent."""
         return self.pending_waits.waiting(wait)
 
     def http(self, method: str, url: str) -> AbstractContextManager[HttpExchange]:

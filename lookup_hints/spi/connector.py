@@ -193,7 +193,6 @@ class RowsAsTable(Connector):
     """Base of row lookups: how what they find becomes a table."""
 
     def keys_per_request(self) -> int | None:
-        """One."""
         return 1
 
     def rows_as_table(self, found: Sequence[tuple[RowRequest, Any]], schema: pa.Schema) -> pa.Table:
@@ -216,7 +215,6 @@ class RowsAsTable(Connector):
             raise self._misfit(rows, schema) from None
 
     def _misfit(self, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> ConnectorError:
-        """What does not fit of ``rows``."""
         for row, column in product(rows, schema):
             try:
                 pa.array([row.get(column.name)], column.type)

@@ -162,7 +162,6 @@ def _limiter(spec: LookupSpec, here: process.Process) -> RequestLimiter:
 
 
 def _pause_seconds() -> float:
-    """For how long Spark may look at the first rows of this task."""
     return process.this_process.the(LimitPauses).next_seconds(running_statement())
 
 
@@ -360,8 +359,6 @@ _log = logging.getLogger("lookup_hints.cache")
 
 
 class Background:
-    """One thread beside the tasks of a worker; Spark ends it with the worker."""
-
     def __init__(self) -> None:
         self.process = Process()
         """Its own connectors and stores: many may not be used on two threads."""
@@ -381,7 +378,6 @@ class Background:
             _log.info("Rows that are too old are not fetched again now: too many are due.")
 
     def wait(self) -> None:
-        """Until all that was to be done is done."""
         self._work.join()
 
     def _run(self) -> None:

@@ -83,12 +83,10 @@ class DeadLetterWriter:
             self._files.discard()
 
     def keep(self, failed: FailedKeys) -> None:
-        """Take keys that failed for good now."""
         self._pending.append((failed, datetime.now(timezone.utc)))
         self._kept += failed.keys.num_rows
 
     def write_full_parts(self) -> None:
-        """Write what would take much memory."""
         while self._kept - self._taken >= PART:
             self._write_part()
 

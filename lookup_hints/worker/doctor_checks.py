@@ -90,7 +90,6 @@ class HealthTask:
     install_tip: str = ""
 
     def checks(self) -> list[HealthCheck]:
-        """What is found from here."""
         try:
             connector = pickle.loads(self.connector)  # noqa: S301 (made by the driver)
         except ModuleNotFoundError as error:
@@ -138,7 +137,6 @@ def _chosen() -> Iterator[bool]:
 
 
 def package_versions(packages: Sequence[str]) -> dict[str, str]:
-    """The versions of Python and ``packages`` here."""
     found = {"Python": platform.python_version()}
     for name in packages:
         try:
@@ -226,7 +224,6 @@ def _endpoints(connector: Connector) -> Sequence[Endpoint]:
 
 
 def _reached(connector: Connector, endpoint: Endpoint, seconds: float) -> Iterator[HealthCheck]:
-    """DNS, TCP and TLS of one server, up to the first that fails."""
     host, port = endpoint.host, endpoint.port
     connector.table.check_host(host, port, option="url" if "url" in connector.table.options else "host")
     resolve = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)

@@ -101,7 +101,6 @@ class Content:
         return bool(self.rows.num_rows > held)
 
     def keys_of(self, entries: Positions) -> pa.RecordBatch:
-        """The keys of ``entries``, as they are compared."""
         if self.keys is not None:
             return self.keys.take(pa.array(entries))
         columns = self.rows.select(list(self.keyed_by))

@@ -73,7 +73,6 @@ class Ages:
         return self.unused is None and segment.latest <= now and now - segment.earliest < longest
 
     def valid(self, content: Content, entries: Positions, now: float) -> Chosen:
-        """Which of the ``entries`` of ``content`` may be used."""
         loaded, counts = content.loaded[entries], content.counts[entries]
         spread = (content.hashes[entries] & np.uint64(0xFF)).astype(np.float64) / 0xFF
         longest = np.where(counts > 0, self.rows, self.missing) * (1 - _JITTER * spread)

@@ -385,7 +385,6 @@ class Generations:
 
     @property
     def held(self) -> tuple[int, int]:
-        """Rows and bytes of the generation that is ``opened``."""
         return (0, 0) if self._opened is None else (self._opened[0].rows, self._opened[1].nbytes)
 
     # Loading.

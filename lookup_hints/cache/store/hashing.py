@@ -31,7 +31,6 @@ _TEXTS = (types.is_string, types.is_binary)
 
 
 def can_hash(schema: pa.Schema) -> bool:
-    """Whether keys of ``schema`` have hashes."""
     return all(_is(kind, *_NUMBERS, *_TEXTS, types.is_boolean, types.is_decimal128) for kind in schema.types)
 
 

@@ -270,7 +270,6 @@ class StoreLimits:
     max_rows: int | None = None
 
     def allow(self, rows: int, nbytes: int) -> bool:
-        """Whether so much may be held."""
         return (self.max_rows is None or rows <= self.max_rows) and (
             self.max_bytes is None or nbytes <= self.max_bytes
         )
@@ -301,8 +300,6 @@ class Filed:
 
 
 class Folder:
-    """The folder of one store."""
-
     def __init__(self, path: Path, limits: StoreLimits) -> None:
         make_private(path)
         self.path, self.limits = path, limits
@@ -342,7 +339,6 @@ class Folder:
             return leaving
 
     def _leaving(self, filed: list[Filed], instead_of: Sequence[Filed], new: Filed) -> list[Filed] | None:
-        """The oldest of ``filed`` that go for ``new``."""
         if not self.limits.allow(new.rows, new.nbytes):
             return None
         staying = [each for each in filed if each not in instead_of]

@@ -109,7 +109,6 @@ class OpenedSync:
             return self.connector.lookup(request)
 
     def close(self) -> None:
-        """Close the connector, if it is open, within some seconds."""
         with self._lock:
             thread, self._thread = self._thread, None
         if thread is None:
@@ -143,7 +142,6 @@ class OpenedAsync:
             return await self.connector.alookup(request)
 
     async def lookup_row(self, request: RowRequest) -> Rows:
-        """The connector's answer to one key."""
         ask = self._ask_row
         if ask is None:  # looked at for every key: no detour for those that come later
             assert isinstance(self.connector, AsyncRowLookup)
@@ -207,8 +205,6 @@ def install_tip(connector: Connector) -> str:
 
 
 class _Shared:
-    """An opened connector and how many tasks use it."""
-
     def __init__(self, opened: Opened, opened_with: Hashable, time: float) -> None:
         self.opened = opened
         self.users = 0
@@ -241,7 +237,6 @@ class Process:
 
     @property
     def loop(self) -> LoopThread:
-        """The event loop, started when it is first wanted."""
         with self._lock:
             self._loop = self._loop or LoopThread()
             return self._loop

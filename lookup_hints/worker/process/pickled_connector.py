@@ -51,7 +51,6 @@ class CarriedConnector(Connector):
         return _arrived, (self.table, self.identity, self._pickled)
 
     def connector(self) -> Connector:
-        """The connector itself, which nobody has opened."""
         connector, self._connector = self._connector, None
         return _read(self.identity, self._pickled) if connector is None else connector
 

@@ -37,7 +37,6 @@ def running_part() -> str | None:
 
 
 def in_stream() -> bool:
-    """Whether this task belongs to a streaming query."""
     return job_property(_QUERY) is not None
 
 
@@ -77,7 +76,6 @@ class Reporter:
         self._send = send
 
     def __call__(self, function: str, counts: LookupMetrics) -> None:
-        """Send the counts of ``function``, with the task that they are of."""
         run = task_run()
         if run is not None:
             self._send([TaskRecord(function, run, counts).plain()])
