@@ -25,10 +25,11 @@ from lookup_hints.cache.store.hashing import comparable, distinct, hashes_of, in
 from lookup_hints.cache.store.invalidations import Invalidations
 from lookup_hints.cache.store.ranges import Bounds, TooLarge
 from lookup_hints.cache.store.segment_files import StoreLimits, make_private
-from lookup_hints.cache.task_cache import NOTHING, Cache, Loads, NotKept, error_summary
+from lookup_hints.cache.task_cache import NOTHING, Cache, NotKept, error_summary
 from lookup_hints.engine.adaptive_batch_size import WINDOW_BYTES
 from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed, distinct_keys
 from lookup_hints.errors import ConnectorError, LookupHintsError
+from lookup_hints.metrics.lookup_metrics import LookupMetrics, MaxGauge
 from lookup_hints.spec import DailyReload, FullCache, LookupSpec, PeriodicReload, Switch
 from lookup_hints.worker.process.open_connectors import scanned
 
@@ -59,7 +60,8 @@ class HeldTable:
         self._spec = spec
         self._invalidations: Invalidations | None = None
         self._reloading: Thread | None = None
-        self.loads = Loads()
+        self.loads = LookupMetrics()
+        """What this process has loaded, and how old that is."""
 
     def cache(self, spec: LookupSpec, invalidations: Invalidations | None = None) -> HeldCache:
         """It as the cache of a task, without what ``invalidations`` hold.
@@ -82,7 +84,8 @@ class HeldTable:
             OSError: the folder cannot be read.
         """
         current = self._current()
-        self.loads = replace(self.loads, age=max(0, self._generations.now - current.began) // TICKS)
+        age = max(0, self._generations.now - current.began) // TICKS
+        self.loads = replace(self.loads, cache_age=MaxGauge(age))
         note = self._generations.noted()
         if self._clock() >= self._due(current, note):
             self._reload()
@@ -98,7 +101,13 @@ class HeldTable:
 
     @property
     def held(self) -> tuple[int, int]:
+        """Rows, and the bytes that they take."""
         return self._generations.held
+
+    @property
+    def counts(self) -> LookupMetrics:
+        rows, nbytes = self.held
+        return replace(self.loads, cache_rows=MaxGauge(rows), cache_bytes=MaxGauge(nbytes))
 
     @property
     def name(self) -> str:
@@ -194,15 +203,15 @@ class HeldTable:
             ) from None
         except Exception as error:
             raise self._not_kept(error_summary(error)) from error
-        millis = int((time.monotonic() - start) * 1000)
-        self.loads = replace(self.loads, done=self.loads.done + 1, millis=millis)
+        millis = MaxGauge((time.monotonic() - start) * 1000)
+        self.loads = replace(self.loads, cache_loads=self.loads.cache_loads + 1, cache_load_millis=millis)
 
     def _not_kept(self, text: str) -> NotKept:
         self._failed("cache", text)
         return NotKept(text)
 
     def _failed(self, kind: str, text: str) -> None:
-        self.loads = replace(self.loads, failed=self.loads.failed + 1)
+        self.loads += LookupMetrics(cache_load_failures=1)
         self._generations.note(kind, text)
 
     def _refuse(self, note: Note) -> None:
@@ -260,14 +269,9 @@ class HeldCache(Cache):
         return keys_by_hash(rows) if self._table.is_there() else None
 
     @property
-    def held(self) -> tuple[int, int]:
-        return self._table.held
-
-    @property
-    def loads(self) -> Loads:
-        now, before = self._table.loads, self._before
-        done, failed = now.done - before.done, now.failed - before.failed
-        return Loads(done, failed, now.millis if done else 0, now.age)
+    def counts(self) -> LookupMetrics:
+        counts = self._table.counts - self._before
+        return counts if counts.cache_loads else replace(counts, cache_load_millis=MaxGauge(0))
 
 
 class RangeCache(HeldCache):
@@ -351,14 +355,9 @@ class Switching(Cache):
         return self._held.read_alone()
 
     @property
-    def held(self) -> tuple[int, int]:
-        return self._held.held
-
-    @property
-    def loads(self) -> Loads:
-        """Whether this task has read the table, and after how many keys."""
-        loads = self._held.loads
-        return replace(loads, after=self._after if loads.done else 0)
+    def counts(self) -> LookupMetrics:
+        counts = self._held.counts
+        return replace(counts, switched_after=MaxGauge(self._after if counts.cache_loads else 0))
 
 
 class _Use:

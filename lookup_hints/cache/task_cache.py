@@ -10,7 +10,7 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -43,25 +43,6 @@ NOTHING = KnownAnswers((), pa.nulls(0, pa.int32()))
 CacheWrite = tuple[pa.Table, Placed, pa.Array, float]
 
 
-@dataclass(frozen=True)
-class Loads:
-    """How often a whole table was read for a task.
-
-    Args:
-        done: it is there since.
-        failed: it could not be read, or kept.
-        millis: how long the last one took.
-        age: how old it is, in seconds.
-        after: for how many keys the executor had asked before.
-    """
-
-    done: int = 0
-    failed: int = 0
-    millis: int = 0
-    age: int = 0
-    after: int = 0
-
-
 class Cache:
     """Answers that are kept for other windows, tasks and queries.
 
@@ -89,16 +70,9 @@ class Cache:
         """Remember what the source has answered."""
 
     @property
-    def evicted(self) -> CountsByKey[int]:
-        return CountsByKey()
-
-    @property
-    def held(self) -> tuple[int, int]:
-        return 0, 0
-
-    @property
-    def loads(self) -> Loads:
-        return Loads()
+    def counts(self) -> LookupMetrics:
+        """What it did for this task, and what it holds."""
+        return LookupMetrics()
 
 
 class StoreCache(Cache):
@@ -155,12 +129,12 @@ class StoreCache(Cache):
         )
 
     @property
-    def evicted(self) -> CountsByKey[int]:
-        return CountsByKey(dict(self._store.evicted - self._evicted_before))
-
-    @property
-    def held(self) -> tuple[int, int]:
-        return self._store.rows, self._store.nbytes
+    def counts(self) -> LookupMetrics:
+        return LookupMetrics(
+            cache_rows=MaxGauge(self._store.rows),
+            cache_bytes=MaxGauge(self._store.nbytes),
+            cache_evicted_by_reason=CountsByKey(dict(self._store.evicted - self._evicted_before)),
+        )
 
 
 class ChangeCheck(Protocol):
@@ -203,9 +177,7 @@ class TaskCache:
         )
         self._pending: deque[CacheWrite] = deque()
         self._learned = self._written = (0, 0)  # keys and bytes; each is changed by one thread
-        self._most_rows = self._most_bytes = 0
-        self._evicted: CountsByKey[int] = CountsByKey()
-        self._loads = Loads()
+        self._counts = LookupMetrics()
 
     @property
     def learn(self) -> Learn | None:
@@ -285,9 +257,12 @@ class TaskCache:
 
     def _look(self) -> None:
         if self._cache is not None:
-            rows, nbytes = self._cache.held
-            self._most_rows, self._most_bytes = max(self._most_rows, rows), max(self._most_bytes, nbytes)
-            self._evicted, self._loads = self._cache.evicted, self._cache.loads
+            now, before = self._cache.counts, self._counts
+            self._counts = replace(
+                now,
+                cache_rows=now.cache_rows + before.cache_rows,
+                cache_bytes=now.cache_bytes + before.cache_bytes,
+            )
 
     def _give_up(self, error: Exception) -> None:
         self._look()
@@ -297,17 +272,7 @@ class TaskCache:
 
     @property
     def counts(self) -> LookupMetrics:
-        return LookupMetrics(
-            cache_rows=MaxGauge(self._most_rows),
-            cache_bytes=MaxGauge(self._most_bytes),
-            cache_evicted_by_reason=self._evicted,
-            cache_checks=0 if self._watch is None else self._watch.asked,
-            cache_loads=self._loads.done,
-            cache_load_failures=self._loads.failed,
-            cache_load_millis=MaxGauge(self._loads.millis),
-            cache_age=MaxGauge(self._loads.age),
-            switched_after=MaxGauge(self._loads.after),
-        )
+        return replace(self._counts, cache_checks=0 if self._watch is None else self._watch.asked)
 
 
 def warn_without_cache(table: str, why: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from lookup_hints.engine.arrow import Keys
 from lookup_hints.engine.backlog import Ask, Hold, Idle, WaitUntil
 from lookup_hints.engine.permits import Request, RequestPermits, with_permits_async
-from lookup_hints.engine.request_scheduler import RequestScheduler, feed
+from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.window import HAND_OUT_BYTES, Settled
 from lookup_hints.errors import ConnectorError, LookupTimeout, NoTurn
 from lookup_hints.metrics.lookup_metrics import Cause
@@ -115,7 +115,7 @@ class AsyncDriver:
 
     async def feed(self, keys: Keys | None) -> None:
         """Give the next window, or None at the end of the input; its requests start at once."""
-        feed(self._scheduler, keys)
+        self._scheduler.add(keys)
         self._go_on()
 
     async def progress(self) -> RunProgress:
@@ -139,12 +139,12 @@ class AsyncDriver:
 
     async def _wait(self, until: float) -> None:
         """Until something has changed. An answer ends what is counted as waiting before it is worked on."""
-        self._scheduler.waits(self._blocked_by(), self._now())
+        self._scheduler.recorder.waits.turn(self._blocked_by(), self._now())
         timer = None if math.isinf(until) else asyncio.get_running_loop().call_at(until, self._changed.set)
         await self._changed.wait()
         if timer is not None:
             timer.cancel()
-        self._scheduler.waits(None, self._now())
+        self._scheduler.recorder.waits.turn(None, self._now())
 
     def _blocked_by(self) -> Cause:
         return self._scheduler.blocked_by(self._now())
@@ -158,13 +158,13 @@ class AsyncDriver:
     def _look_again(self) -> None:
         self._looks_again = False
         if self._scheduler.recorder.waits.cause is not None:
-            self._scheduler.waits(self._blocked_by(), self._now())
+            self._scheduler.recorder.waits.turn(self._blocked_by(), self._now())
 
     async def close(self) -> None:
         """Cancel every request in flight and wait, for some seconds at most, until they are gone."""
         self._is_closing = True
         self._scheduler.recorder.close()
-        self._scheduler.waits(None, self._now())
+        self._scheduler.recorder.waits.turn(None, self._now())
         self._set_timer(None)
         self._hold_back(None)
         # Those that were given up are cancelled already: a second time would cut short what they hand back.

@@ -39,26 +39,147 @@ from lookup_hints.engine.permits import UNLIMITED, RequestLimiter
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import AnswerError, AnswerTooLarge, NoTurn
 from lookup_hints.metrics.lookup_metrics import Cause, LookupMetrics
-from lookup_hints.metrics.task_recorder import UNOBSERVED, RequestObserver, TaskRecorder, Watch, WatchCalls
+from lookup_hints.metrics.task_recorder import UNOBSERVED, RequestObserver, Watch, WatchCalls
 from lookup_hints.spec import LookupSpec
-from lookup_hints.spi import Connector
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, Outcomes
 
+HOLD_BYTES = 96 * 1024 * 1024
+"""Lookups under way are held back while rows hold this much: rows of more keys came than were expected."""
 
-class Asking:
-    """Takes keys out of the backlog: those that wait before fresh ones, and no more than memory bears."""
+HOLD_SECONDS = 30.0
+"""Lookups under way are held back for this long at a time: servers end connections that nobody reads."""
 
-    def __init__(self, state: LookupState, settling: Settling) -> None:
-        self._state, self._settling = state, settling
-        self._settings = state.spec.settings
+
+class RequestScheduler:
+    """The state of one lookup join in one task. Not thread-safe: one thread drives it.
+
+    Args:
+        spec: the lookup.
+        random: for jitter.
+        secrets: what may not be shown beside what the connector knows, as it is when something is.
+        watch: is shown what was counted, while the scheduler is driven.
+        observer: is told of each HTTP request.
+        keep: takes the keys that failed for good, where they are to be kept as dead letters.
+        learn: takes what the source answered, where that is to be remembered.
+        limiter: the limits of the origin.
+    """
+
+    def __init__(
+        self,
+        spec: LookupSpec,
+        random: Random,
+        *,
+        secrets: Set[str] = frozenset(),
+        watch: Watch | None = None,
+        observer: RequestObserver = UNOBSERVED,
+        keep: Keep = lambda _: None,
+        learn: Learn | None = None,
+        limiter: RequestLimiter = UNLIMITED,
+    ) -> None:
+        self.connector, self.limiter, self._settings = spec.connector, limiter, spec.settings
+        self._watched = WatchCalls(watch)
+        self._state = LookupState(spec, secrets, observer, limiter, learn)
+        self.recorder = self._state.recorder
+        """Listens to the connector, and to what the runner waits for. An answer ends a wait by itself."""
+        self._settling = Settling(self._state, random, keep)
         self._full_since: float | None = None
+        self._held_since: float | None = None
+        self._is_heard = False
+        self._is_ended = False
+
+    @property
+    def metrics(self) -> LookupMetrics:
+        return replace(self.recorder.total, events=self._state.events.told)
+
+    def show(self, now: float) -> float:
+        """Show the counts, if it is time; when it will be time again is returned."""
+        if now >= self._watched.due:
+            self._watched.show(self.metrics, self._state.waiting.keys, now)
+        return self._watched.due
+
+    def check_errors(self) -> None:
+        """All is settled: fail if more keys failed for good than `max-error-ratio` allows.
+
+        Raises:
+            ConnectorError: they are more.
+        """
+        self._settling.given_up.check_ratio()
+
+    def stopped(self) -> None:
+        self._state.events.stopped(self.metrics.keys)
+
+    # Input and output.
+
+    @property
+    def wants_input(self) -> bool:
+        """Whether the next window should be added now.
+
+        Nothing is read ahead of the first answer, and ahead of no answer where a LIMIT may stop the task.
+        """
+        reads_ahead = self._is_heard and not self._settings.stops_early
+        is_stuck = self._state.held.is_full or (self._state.slots.in_flight > 0 and not reads_ahead)
+        return not (self._is_ended or self._state.fresh or is_stuck)
+
+    @property
+    def most_rows(self) -> int | None:
+        """How many rows the next window should have at most; None where it does not matter."""
+        return self._state.size.rows
+
+    @property
+    def is_done(self) -> bool:
+        return self._is_ended and not self._state.held
+
+    def add(self, keys: Keys | None) -> None:
+        """Take the next window, or None at the end of the input."""
+        if keys is None:
+            self._is_ended = True
+            return
+        window = self._state.held.add(keys)
+        self._state.size.saw(keys.table)
+        asked = window.everything if keys.known is None else self._settling.recall(window, keys.known)
+        if len(asked):
+            self._state.fresh.add(window, asked)
+        self.recorder.count(
+            rows_in=len(keys.codes), null_key_rows=keys.codes.null_count, keys=keys.table.num_rows
+        )
+
+    def finished(self) -> Iterator[Settled]:
+        """Hand back settled rows before which no unsettled one is, in the order of the input."""
+        return self._state.held.finished()
+
+    def hold(self, now: float) -> Hold | None:
+        """Whether lookups under way should wait. What they have left of their time must do for the source."""
+        if self._state.held.found_bytes < HOLD_BYTES:
+            self._held_since = None
+            return None
+        self._held_since = now if self._held_since is None else self._held_since
+        asked = self._state.slots.oldest
+        late = math.inf if asked is None else asked.deadline - self._settings.timeout / 2
+        until = min(self._held_since + HOLD_SECONDS, late)
+        return Hold(until, self._needs_answer) if now < until else None
+
+    @property
+    def _needs_answer(self) -> bool:
+        """Whether the first row that is held waits for a lookup under way, or for its slot."""
+        window = self._state.held.first
+        head = window.head
+        if head is None or window.has_settled_rows:
+            return False
+        if self._state.slots.free <= 0:
+            return True
+        return self._state.waiting.of_key(window, head) is None and not self._state.fresh.holds(window, head)
+
+    def has_room_for(self, keys: int) -> bool:
+        return self._state.has_room_for(keys)
+
+    # What to ask.
 
     def next(self, now: float) -> Step:
         """What the runner should do at ``now``; after an ``Ask``, ask again what is next."""
         if not (self._state.fresh or self._state.waiting):
             self._full_since = None
             return Idle()
-        if self._state.slots.free <= 0 or self._state.limiter.is_crowded(self._state.slots.in_flight):
+        if self._state.slots.free <= 0 or self.limiter.is_crowded(self._state.slots.in_flight):
             return Idle()
         is_full = bool(self._state.held) and not self._state.has_room_for(self._state.keys_in_flight)
         if self._full_since is not None:
@@ -66,9 +187,10 @@ class Asking:
         self._full_since = now if is_full else None
         return self._for_the_head(now) if is_full else self._for_any(now)
 
-    def blocked_by(self, now: float, under_way: int, *, has_queue: bool) -> Cause:
+    def blocked_by(self, now: float, *, under_way: int | None = None, has_queue: bool = False) -> Cause:
         """What a task that can only wait waits for; ``has_queue``: keys wait for slots of its runner."""
-        pending_waits = self._state.recorder.pending_waits.most_of(under_way)
+        under_way = self._state.slots.in_flight if under_way is None else under_way
+        pending_waits = self.recorder.pending_waits.most_of(under_way)
         if pending_waits is not None:
             return pending_waits
         due = self._state.waiting.next_due
@@ -133,7 +255,7 @@ class Asking:
     def _room(self, slots: int) -> int:
         if not self._state.spec.by_row:
             return self._state.size.keys
-        room = self._state.limiter.room
+        room = self.limiter.room
         allowed = slots if room is None else room
         left = self._state.held.bytes_left(self._state.size.bytes_of(self._state.keys_in_flight))
         return min(slots, self._settings.capacity, allowed, self._state.size.fitting(left))
@@ -141,7 +263,7 @@ class Asking:
     @property
     def _wanted_for_fresh(self) -> int:
         """How many slots must be free: not a few where keys are asked one by one: each costs us something."""
-        in_bulk = self._state.spec.by_row and self._state.limiter.room is None
+        in_bulk = self._state.spec.by_row and self.limiter.room is None
         return min(self._state.fresh.in_window, self._settings.capacity) if in_bulk else 1
 
     def _fresh_part(self, now: float, room: int) -> Part:
@@ -166,7 +288,7 @@ class Asking:
         return parts
 
     def _ask_again(self, parts: Sequence[Part], now: float) -> Ask:
-        self._state.recorder.count(retried_keys=sum(map(len, parts)))
+        self.recorder.count(retried_keys=sum(map(len, parts)))
         return self._ask(parts, now)
 
     def _ask(self, parts: Sequence[Part], now: float) -> Ask:
@@ -179,170 +301,11 @@ class Asking:
         slots = keys.table.num_rows if spec.by_row else 1
         self._state.slots.in_flight += slots
         self._state.keys_in_flight += keys.table.num_rows
-        self._state.recorder.count(requests=slots)
-        self._state.recorder.asked(keys.table.nbytes)
+        self.recorder.count(requests=slots)
+        self.recorder.asked(keys.table.nbytes)
         if not self._state.spec.by_row:  # there the runner knows
-            self._state.recorder.in_flight(self._state.slots.in_flight)
+            self.recorder.in_flight(self._state.slots.in_flight)
         return Ask(request, tuple(parts), keys.codes, now, deadline, slots)
-
-
-HOLD_BYTES = 96 * 1024 * 1024
-"""Lookups under way are held back while rows hold this much: rows of more keys came than were expected."""
-
-HOLD_SECONDS = 30.0
-"""Lookups under way are held back for this long at a time: servers end connections that nobody reads."""
-
-
-class RequestScheduler:
-    """The state of one lookup join in one task. Not thread-safe: one thread drives it.
-
-    Args:
-        spec: the lookup.
-        random: for jitter.
-        secrets: what may not be shown beside what the connector knows, as it is when something is.
-        watch: is shown what was counted, while the scheduler is driven.
-        observer: is told of each HTTP request.
-        keep: takes the keys that failed for good, where they are to be kept as dead letters.
-        learn: takes what the source answered, where that is to be remembered.
-        limiter: the limits of the origin.
-    """
-
-    def __init__(
-        self,
-        spec: LookupSpec,
-        random: Random,
-        *,
-        secrets: Set[str] = frozenset(),
-        watch: Watch | None = None,
-        observer: RequestObserver = UNOBSERVED,
-        keep: Keep = lambda _: None,
-        learn: Learn | None = None,
-        limiter: RequestLimiter = UNLIMITED,
-    ) -> None:
-        self._watched = WatchCalls(watch)
-        self._state = LookupState(spec, secrets, observer, limiter, learn)
-        self._settling = Settling(self._state, random, keep)
-        self._asking = Asking(self._state, self._settling)
-        self._held_since: float | None = None
-        self._is_heard = False
-        self._is_ended = False
-
-    @property
-    def connector(self) -> Connector:
-        return self._state.spec.connector
-
-    @property
-    def metrics(self) -> LookupMetrics:
-        return replace(self._state.recorder.total, events=self._state.events.told)
-
-    def show(self, now: float) -> float:
-        """Show the counts, if it is time; when it will be time again is returned."""
-        if now >= self._watched.due:
-            self._watched.show(self.metrics, self._state.waiting.keys, now)
-        return self._watched.due
-
-    def check_errors(self) -> None:
-        """All is settled: fail if more keys failed for good than `max-error-ratio` allows.
-
-        Raises:
-            ConnectorError: they are more.
-        """
-        self._settling.given_up.check_ratio()
-
-    def stopped(self) -> None:
-        self._state.events.stopped(self.metrics.keys)
-
-    def took(self, seconds: Sequence[float], in_flight: int) -> None:
-        """The own requests of keys took so long, and so many were in flight at once; told by their runner."""
-        self._state.recorder.took(seconds)
-        self._state.recorder.in_flight(in_flight)
-
-    def waits(self, cause: Cause | None, now: float) -> None:
-        """From ``now`` on the runner can only wait for ``cause``, or works where it is None.
-
-        An answer ends the wait by itself.
-        """
-        self._state.recorder.waits.turn(cause, now)
-
-    def blocked_by(self, now: float, *, under_way: int | None = None, has_queue: bool = False) -> Cause:
-        under_way = self._state.slots.in_flight if under_way is None else under_way
-        return self._asking.blocked_by(now, under_way, has_queue=has_queue)
-
-    @property
-    def limiter(self) -> RequestLimiter:
-        return self._state.limiter
-
-    @property
-    def recorder(self) -> TaskRecorder:
-        return self._state.recorder
-
-    # Input and output.
-
-    @property
-    def wants_input(self) -> bool:
-        """Whether the next window should be added now.
-
-        Nothing is read ahead of the first answer, and ahead of no answer where a LIMIT may stop the task.
-        """
-        reads_ahead = self._is_heard and not self._state.spec.settings.stops_early
-        is_stuck = self._state.held.is_full or (self._state.slots.in_flight > 0 and not reads_ahead)
-        return not (self._is_ended or self._state.fresh or is_stuck)
-
-    @property
-    def most_rows(self) -> int | None:
-        """How many rows the next window should have at most; None where it does not matter."""
-        return self._state.size.rows
-
-    @property
-    def is_done(self) -> bool:
-        return self._is_ended and not self._state.held
-
-    def add(self, keys: Keys) -> None:
-        window = self._state.held.add(keys)
-        self._state.size.saw(keys.table)
-        asked = window.everything if keys.known is None else self._settling.recall(window, keys.known)
-        if len(asked):
-            self._state.fresh.add(window, asked)
-        self._state.recorder.count(
-            rows_in=len(keys.codes), null_key_rows=keys.codes.null_count, keys=keys.table.num_rows
-        )
-
-    def end_input(self) -> None:
-        self._is_ended = True
-
-    def finished(self) -> Iterator[Settled]:
-        """Hand back settled rows before which no unsettled one is, in the order of the input."""
-        return self._state.held.finished()
-
-    def hold(self, now: float) -> Hold | None:
-        """Whether lookups under way should wait. What they have left of their time must do for the source."""
-        if self._state.held.found_bytes < HOLD_BYTES:
-            self._held_since = None
-            return None
-        self._held_since = now if self._held_since is None else self._held_since
-        asked = self._state.slots.oldest
-        late = math.inf if asked is None else asked.deadline - self._state.spec.settings.timeout / 2
-        until = min(self._held_since + HOLD_SECONDS, late)
-        return Hold(until, self._needs_answer) if now < until else None
-
-    @property
-    def _needs_answer(self) -> bool:
-        """Whether the first row that is held waits for a lookup under way, or for its slot."""
-        window = self._state.held.first
-        head = window.head
-        if head is None or window.has_settled_rows:
-            return False
-        if self._state.slots.free <= 0:
-            return True
-        return self._state.waiting.of_key(window, head) is None and not self._state.fresh.holds(window, head)
-
-    def has_room_for(self, keys: int) -> bool:
-        return self._state.has_room_for(keys)
-
-    # What to ask.
-
-    def next(self, now: float) -> Step:
-        return self._asking.next(now)
 
     # What came of it.
 
@@ -358,7 +321,7 @@ class RequestScheduler:
         placed = place(answer, ask.request, name, lambda keys: self._drop(keys, ask.request.keys))
         nbytes = placed.rows.nbytes
         self._state.size.found(ask.request.keys.num_rows, nbytes)
-        self._state.recorder.found(nbytes)
+        self.recorder.found(nbytes)
         self._mind_the_width()
         notes: Mapping[int, Any] = {}
         if isinstance(answer, Outcomes):
@@ -370,7 +333,7 @@ class RequestScheduler:
             self._settling.judge(part, share, ask.asked, now, ask.notes_of(part, notes))
 
     def _drop(self, strangers: pa.Table, asked: pa.Table) -> None:
-        self._state.recorder.count(unasked_rows=strangers.num_rows)
+        self.recorder.count(unasked_rows=strangers.num_rows)
         self._state.events.dropped(strangers, asked)
 
     def _take_failures(self, ask: Ask, failures: Mapping[int, Exception], now: float) -> None:
@@ -404,15 +367,15 @@ class RequestScheduler:
         if isinstance(error, NoTurn):
             self._had_no_permit(ask, now)
         else:
-            if self._state.limiter.outage:
-                self._state.events.down(self._state.limiter.outage)
+            if self.limiter.outage:
+                self._state.events.down(self.limiter.outage)
             self._settling.fail(ask, error, now)
 
     def _had_no_permit(self, ask: Ask, now: float) -> None:
         """The limits of the origin left ``ask`` no time: none of that counts."""
         self._uncount(ask)
         for part in ask.parts:
-            part.batch.deadline = max(part.batch.deadline, now + self._state.spec.settings.timeout)
+            part.batch.deadline = max(part.batch.deadline, now + self._settings.timeout)
             self._put_back(part, now)
 
     def unasked(self, ask: Ask, now: float) -> None:
@@ -423,7 +386,7 @@ class RequestScheduler:
 
     def _uncount(self, ask: Ask) -> None:
         again = sum(len(part) for part in ask.parts if part.attempt > 1)
-        self._state.recorder.count(requests=-ask.slots, retried_keys=-again)
+        self.recorder.count(requests=-ask.slots, retried_keys=-again)
 
     def _put_back(self, part: Part, now: float) -> None:
         """Let the keys of ``part`` be asked as if they had not been; each attempt counts when it is made."""
@@ -439,21 +402,13 @@ class RequestScheduler:
             self._state.fresh.sort_longer_than(self._state.size.rows)
 
     def _heard(self, ask: Ask, now: float) -> None:
-        self.waits(None, now)
+        self.recorder.waits.turn(None, now)
         self._release(ask)
         self._state.size.answered(ask.request.keys.num_rows, now - ask.asked)
         if not self._state.spec.by_row:
-            self._state.recorder.took([now - ask.asked])
+            self.recorder.took([now - ask.asked])
         self._is_heard = True
 
     def _release(self, ask: Ask) -> None:
         self._state.slots.in_flight -= ask.slots
         self._state.keys_in_flight -= ask.request.keys.num_rows
-
-
-def feed(scheduler: RequestScheduler, keys: Keys | None) -> None:
-    """Give ``scheduler`` its next window, or tell it that there is none."""
-    if keys is None:
-        scheduler.end_input()
-    else:
-        scheduler.add(keys)

@@ -273,7 +273,8 @@ class RowDriver(AsyncDriver):
 
     def _tell_times(self) -> None:
         took, self._took = self._took, []
-        self._scheduler.took(took, self._most_in_flight)
+        self._scheduler.recorder.took(took)
+        self._scheduler.recorder.in_flight(self._most_in_flight)
 
     def _give_back(self) -> None:
         """Let the scheduler say again when the keys that wait here are asked: rows fill the memory."""

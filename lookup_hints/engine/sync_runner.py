@@ -8,7 +8,7 @@ from dataclasses import replace
 from lookup_hints.engine.arrow import Keys
 from lookup_hints.engine.backlog import Ask, WaitUntil
 from lookup_hints.engine.permits import with_permits
-from lookup_hints.engine.request_scheduler import RequestScheduler, feed
+from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.window import Settled
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest
 from lookup_hints.spi.request_context import reporting_to
@@ -29,7 +29,9 @@ def run_sync(
     """
     lookup = with_permits(lookup, scheduler.connector, scheduler.limiter, clock, scheduler.recorder.observer)
     pending_waits = scheduler.recorder.pending_waits
-    pending_waits.on_change = lambda: scheduler.waits(pending_waits.most_of(1) or "source", clock())
+    pending_waits.on_change = lambda: scheduler.recorder.waits.turn(
+        pending_waits.most_of(1) or "source", clock()
+    )
     try:
         while not scheduler.is_done:
             now = clock()
@@ -38,7 +40,7 @@ def run_sync(
             if isinstance(step, Ask):
                 _ask(scheduler, step, lookup, clock)
             elif scheduler.wants_input:
-                feed(scheduler, next(inputs, None))
+                scheduler.add(next(inputs, None))
             elif isinstance(step, WaitUntil):
                 _wait(scheduler, step.time, clock, sleep)
             yield from scheduler.finished()
@@ -53,7 +55,7 @@ def _ask(
     lookup: Callable[[LookupRequest], Answer],
     clock: Callable[[], float],
 ) -> None:
-    scheduler.waits("source", clock())
+    scheduler.recorder.waits.turn("source", clock())
     permits = scheduler.limiter.permits()
     try:
         with reporting_to(scheduler.recorder, permits):
@@ -70,6 +72,6 @@ def _wait(
     scheduler: RequestScheduler, until: float, clock: Callable[[], float], sleep: Callable[[float], None]
 ) -> None:
     while until > (now := clock()):
-        scheduler.waits(scheduler.blocked_by(now), now)
+        scheduler.recorder.waits.turn(scheduler.blocked_by(now), now)
         sleep(min(until, scheduler.show(now)) - now)
-    scheduler.waits(None, now)
+    scheduler.recorder.waits.turn(None, now)

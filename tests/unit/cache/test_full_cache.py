@@ -134,7 +134,7 @@ def test_of_two_that_come_at_once_one_loads_and_the_other_waits(executor: Path) 
     for thread in threads:
         thread.join()
     assert connector.reads == 1
-    assert sorted(table.loads.done for table in tables) == [0, 0, 0, 1]
+    assert sorted(table.loads.cache_loads for table in tables) == [0, 0, 0, 1]
 
 
 # --- what was invalidated
@@ -225,9 +225,9 @@ def test_it_is_read_again_after_the_interval_and_not_before(tmp_path: Path) -> N
     held.connector.rows = [(1, "new")]
     assert held.after(599) == "old"
     assert held.after(1) == "new"
-    assert held.table.loads.age == 0
+    assert held.table.loads.cache_age == 0
     assert held.after(599) == "new"
-    assert held.table.loads.age == 599
+    assert held.table.loads.cache_age == 599
     assert held.connector.reads == 2
     held.after(1)
     assert held.connector.reads == 3
@@ -306,7 +306,7 @@ def test_a_reload_that_fails_keeps_the_old_rows_and_tries_again_soon(
     held.name()
     held.connector.rows, held.connector.down = [(1, "new")], OSError("source is down")
     assert held.after(600) == "old"
-    assert (held.table.loads.failed, held.connector.reads) == (1, 2)
+    assert (held.table.loads.cache_load_failures, held.connector.reads) == (1, 2)
     (said,) = warnings(caplog)
     assert "could not be read again" in said
     assert "source is down" in said

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.engine.outcomes import FailedKeys
-from lookup_hints.engine.request_scheduler import RequestScheduler, feed
+from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
@@ -98,7 +98,7 @@ def test_of_an_answer_in_part_the_keys_that_failed_are_kept() -> None:
 def failing(lookup: RequestScheduler, *failed: int, of: int = 10) -> None:
     """Ask keys from 0 on one by one, of which some fail; the input ends."""
     lookup.add(keys(*range(of)))
-    lookup.end_input()
+    lookup.add(None)
     while asked := asks(lookup):
         for ask in asked:
             (key,) = ids(ask)
@@ -137,7 +137,7 @@ def test_the_ratio_counts_when_all_is_asked() -> None:
 
 def test_an_empty_task_is_within_every_limit() -> None:
     lookup, _ = kept_by(on_error="null", max_errors=0, max_error_ratio=0.0)
-    feed(lookup, None)
+    lookup.add(None)
     lookup.check_errors()
     assert lookup.metrics == LookupMetrics()
 

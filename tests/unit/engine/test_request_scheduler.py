@@ -107,7 +107,7 @@ def test_rows_leave_in_input_order_whatever_is_answered_first(ordered: bool) -> 
 def test_a_flow_is_done_when_its_input_ended_and_all_is_handed_back() -> None:
     lookup = scheduler()
     lookup.add(keys(1))
-    lookup.end_input()
+    lookup.add(None)
     answer_all(lookup, asks(lookup))
     assert not lookup.is_done
     list(lookup.finished())
@@ -321,7 +321,7 @@ def test_keys_on_different_attempts_share_a_request_and_keep_their_own_count() -
 def test_the_end_of_the_input_waits_for_retries() -> None:
     lookup = scheduler(retry=ON_MISS)
     lookup.add(keys(1))
-    lookup.end_input()
+    lookup.add(None)
     lookup.answered(lookup_ask(lookup), NONE, 0.0)
     assert not lookup.is_done
     assert lookup.next(0.0) == WaitUntil(10.0)

@@ -84,7 +84,7 @@ class Simulation:
 
     def read(self, window: list[int | None] | None) -> None:
         if window is None:
-            self.scheduler.end_input()
+            self.scheduler.add(None)
         else:
             self.scheduler.add(keys(*window))
 

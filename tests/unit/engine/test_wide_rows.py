@@ -60,7 +60,7 @@ def ids_of(settled: Sequence[Settled]) -> list[int | None]:
 def everything(of: RequestScheduler) -> tuple[list[list[int]], list[int | None]]:
     """What ``of`` asks to its end, each answered at once, and what it hands back."""
     asked, found = [], []
-    of.end_input()
+    of.add(None)
     while not of.is_done:
         step = of.next(0.0)
         if isinstance(step, Ask):
