@@ -5,8 +5,8 @@ The columns of USING and NATURAL come once, and first; the right side's own are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from lookup_hints.plan.column_pruning import own_stars
 from lookup_hints.plan.joins import LookupJoin, refused
@@ -129,7 +129,7 @@ def _shared_first(analysis: Analysis, block: Block, merged: list[Merged]) -> dic
     if not merged:
         return {}
     by_step = {each.step: each for each in merged}
-    shared = _order(analysis, block, merged).names
+    shared = _SharedOrder(analysis, block, merged).names
     names: dict[str, str] = {}
     for step in reversed(list(block.steps)):
         found = by_step.get(step)
@@ -330,20 +330,11 @@ class _SharedColumn:
     merged: Merged | None
 
 
-def _order(analysis: Analysis, block: Block, merged: list[Merged]) -> SharedOrder:
-    by_step = {each.step: each.columns for each in merged}
-
-    def given(step: Step) -> Sequence[str]:
-        return [analysis.statement.pieces[at].name for at in step.using] or by_step.get(step, ())
-
-    return SharedOrder(block, lambda relation: analysis.columns_of(relation) or (), given)
-
-
 def _shown_first(
     analysis: Analysis, block: Block, merged: list[Merged]
 ) -> dict[str, dict[str, _SharedColumn]]:
     """For each relation, by its alias in lower case, the columns that come first, by name in lower case."""
-    order = _order(analysis, block, merged)
+    order = _SharedOrder(analysis, block, merged)
     of_right = {each.alias.lower(): each for each in merged}
     on_the_left = {relation for each in merged for relation in each.left}
     found: dict[str, dict[str, _SharedColumn]] = {}
@@ -402,7 +393,7 @@ def _items(statement: Statement, first: int, end: int) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Owned:
+class _Owned:
     """A column and the relation that it is from; None for one that a FULL JOIN makes of two."""
 
     relation: Relation | None
@@ -413,47 +404,41 @@ class Owned:
 
 
 @dataclass(frozen=True)
-class Columns:
+class _JoinedColumns:
     """The columns of some joined relations: those that ``*`` shows, and those that need a qualifier."""
 
-    shown: tuple[Owned, ...] = ()
-    qualified: tuple[Owned, ...] = ()
+    shown: tuple[_Owned, ...] = ()
+    qualified: tuple[_Owned, ...] = ()
 
-    def beside(self, right: Columns) -> Columns:
-        return Columns(self.shown + right.shown, self.qualified + right.qualified)
+    def beside(self, right: _JoinedColumns) -> _JoinedColumns:
+        return _JoinedColumns(self.shown + right.shown, self.qualified + right.qualified)
 
-    def found(self, names: Sequence[str]) -> tuple[Owned, ...]:
+    def found(self, names: Sequence[str]) -> tuple[_Owned, ...]:
         """The first shown column of each of ``names``; one that none has belongs to no relation known."""
         return tuple(
-            next((each for each in self.shown if each.is_called(name)), Owned(None, name)) for name in names
+            next((each for each in self.shown if each.is_called(name)), _Owned(None, name)) for name in names
         )
 
-    def without(self, some: Sequence[Owned]) -> tuple[Owned, ...]:
+    def without(self, some: Sequence[_Owned]) -> tuple[_Owned, ...]:
         return tuple(each for each in self.shown if each not in some)
 
 
-@dataclass
-class SharedOrder:
+class _SharedOrder:
     """The columns of a block's FROM in Spark's order.
 
-    Args:
-        block: the block.
-        columns_of: the names of a relation's columns, as far as they are known.
-        given: the shared columns of a join, where they are known without looking at its sides.
+    Attributes:
         names: the shared columns of each join by USING or NATURAL.
     """
 
-    block: Block
-    columns_of: Callable[[Relation], Sequence[str]]
-    given: Callable[[Step], Sequence[str]]
-    names: dict[Step, tuple[str, ...]] = field(default_factory=dict)
-    _shared: set[Owned] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        columns = Columns()
-        for chain in self.block.chains:
+    def __init__(self, analysis: Analysis, block: Block, merged: Sequence[Merged]) -> None:
+        self._analysis, self._block = analysis, block
+        self._merged = {each.step: each.columns for each in merged}
+        self.names: dict[Step, tuple[str, ...]] = {}
+        self._shared = set[_Owned]()
+        columns = _JoinedColumns()
+        for chain in self._block.chains:
             columns = columns.beside(self._of_chain(chain))
-        for pipe in self.block.pipes:
+        for pipe in self._block.pipes:
             if pipe.join is not None:
                 columns = self._joined(columns, pipe.join)
         self._columns = columns
@@ -466,18 +451,20 @@ class SharedOrder:
             if each.relation is relation and each in self._shared
         )
 
-    def _of_chain(self, chain: Chain) -> Columns:
+    def _of_chain(self, chain: Chain) -> _JoinedColumns:
         columns = self._of_relation(chain.head)
         for step in chain.steps:
             columns = self._joined(columns, step)
         return columns
 
-    def _of_relation(self, relation: Relation) -> Columns:
+    def _of_relation(self, relation: Relation) -> _JoinedColumns:
         if relation.open_chain is not None:
             return self._of_chain(relation.open_chain)
-        return Columns(tuple(Owned(relation, name) for name in self.columns_of(relation)))
+        return _JoinedColumns(
+            tuple(_Owned(relation, name) for name in self._analysis.columns_of(relation) or ())
+        )
 
-    def _joined(self, left: Columns, step: Step) -> Columns:
+    def _joined(self, left: _JoinedColumns, step: Step) -> _JoinedColumns:
         if step.right is None:
             return left if step.pivoted is None else self._of_relation(step.pivoted)
         right = self._of_relation(step.right)
@@ -491,16 +478,17 @@ class SharedOrder:
         if "RIGHT" in step.words:
             first, hidden = rights, lefts
         elif "FULL" in step.words:
-            first, hidden = tuple(Owned(None, name) for name in names), lefts + rights
+            first, hidden = tuple(_Owned(None, name) for name in names), lefts + rights
         if step.hides_right:
-            return Columns(first + left.without(lefts), left.qualified)
-        return Columns(
+            return _JoinedColumns(first + left.without(lefts), left.qualified)
+        return _JoinedColumns(
             first + left.without(lefts) + right.without(rights),
             hidden + left.qualified + right.qualified,
         )
 
-    def _names_of(self, step: Step, left: Columns, right: Columns) -> tuple[str, ...]:
-        given = tuple(self.given(step))
+    def _names_of(self, step: Step, left: _JoinedColumns, right: _JoinedColumns) -> tuple[str, ...]:
+        pieces = self._analysis.statement.pieces
+        given = tuple(pieces[at].name for at in step.using) or self._merged.get(step, ())
         if given or "NATURAL" not in step.words:
             return given
         of_right = {each.name for each in right.shown}
