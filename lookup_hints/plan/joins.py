@@ -322,7 +322,7 @@ def refuse_extra_clauses(statement: Statement, use: LookupUse) -> None:
     problem = Problem(
         f"Only AS and FOR SYSTEM_TIME AS OF can stand beside the lookup table {use.table.name}:"
         " it is asked by key, not read.",
-        statement.span_of(relation),
+        statement.span(statement.tokens.place(relation)),
     )
     if statement.tokens.is_word(relation.first, "STREAM", "LATERAL"):
         raise UnsupportedLookup(problem)

@@ -43,9 +43,9 @@ _OTHERS = (
 
 def names_view(statement: Statement, find_view: FindView) -> bool:
     return any(
-        each.shape is Shape.TABLE and each.cte is None and find_view(each.name) is not None
+        find_view(each.session_name) is not None
         for _, each in statement.structure.relations
-        if each.name
+        if each.session_name
     )
 
 

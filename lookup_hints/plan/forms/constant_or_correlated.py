@@ -157,7 +157,12 @@ def constant_list(facts: Facts, use: LookupUse) -> FoundJoin | None:
     every = _alternatives(facts, use)
     columns = [name for name in use.table.schema.names if name in every[0]]
     listed = tuple(tuple(each[column] for each in every) for column in columns)
-    if len(every) < 2 or not all(_are_alike(facts.statement, each) for each in listed):
+    if len(every) < 2:
+        return None
+    # Spark compares those of one kind with a column as it would each by itself.
+    expression = facts.statement.expression
+    kinds = [{_kind(expression(each)) for each in column} - {"null"} for column in listed]
+    if any(None in each or len(each) > 1 for each in kinds):
         return None
     keys = tuple(_key(facts, *each) for each in zip(columns, listed, strict=True))
     asked = constant_or_correlated(facts, use)
@@ -225,12 +230,6 @@ def _combined(found: Iterable[Sequence[_Alternative]]) -> list[_Alternative]:
             continue
         every = [{**other, **one} for one, other in product(every, each)]
     return every
-
-
-def _are_alike(statement: Statement, constants: Iterable[Cut]) -> bool:
-    """Whether they are constants of one kind, which Spark compares with a column as each by itself."""
-    kinds = {_kind(statement.expression(each)) for each in constants} - {"null"}
-    return None not in kinds and len(kinds) <= 1
 
 
 def _of_branches(statement: Statement, conjunct: Conjunct, names: ColumnNames) -> list[_Alternative] | None:

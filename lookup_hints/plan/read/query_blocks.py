@@ -97,6 +97,11 @@ class Relation:
     cte: Cte | None = None
 
     @property
+    def session_name(self) -> str:
+        """The name of the table or view of the session that it is, without a schema; empty for others."""
+        return self.name if self.shape is Shape.TABLE and self.cte is None else ""
+
+    @property
     def reads(self) -> Query | None:
         """The query whose rows it is: in its parentheses, or that of a CTE."""
         return self.query if self.cte is None else self.cte.query
@@ -409,6 +414,12 @@ class Structure:
     def relations(self) -> Iterator[tuple[Block, Relation]]:
         """Every relation, with its block."""
         return ((block, relation) for block in self.blocks for relation in block.everything)
+
+    def relations_in(self, query: Query | None) -> Iterator[Relation]:
+        """The relations of a query, and of the queries in it."""
+        for block in self.blocks if query is not None else ():
+            if query is not None and query.first <= block.first and block.last <= query.last:
+                yield from block.everything
 
     def readers_of(self, query: Query) -> Sequence[tuple[Block, Relation]]:
         """The relations that are a query, with their blocks: a derived table, or all that name a CTE."""

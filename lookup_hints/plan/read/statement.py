@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from lookup_hints.errors import Span, UnsupportedLookup
 from lookup_hints.plan.read.lookup_use import UNNAMED, LookupUse
-from lookup_hints.plan.read.query_blocks import Block, Chain, Pipe, Query, Relation, Shape, Step, Structure
+from lookup_hints.plan.read.query_blocks import Block, Chain, Pipe, Relation, Shape, Step, Structure
 from lookup_hints.plan.read.query_reader import read_structure
 from lookup_hints.plan.read.tokens import Tokens
 from lookup_hints.spi.request_and_answer import LookupTable
@@ -156,9 +156,6 @@ class Statement(Remembering):
     def span(self, part: Cut) -> Span:
         return Span(self.text, part.start, part.end)
 
-    def span_of(self, relation: Relation) -> Span:
-        return self.span(self.tokens.place(relation))
-
     # --- lookup tables -----------------------------------------------------------------------------
 
     @cached_property
@@ -210,11 +207,12 @@ class Statement(Remembering):
         Spark takes none there, so the clause is ours.
         """
         timed = (each for _, each in self.structure.relations if each.time is not None)
-        return tuple(each for each in timed if self._is_over_lookups(each))
+        queries = (each for each in timed if self.table_of(each) is None)
+        return tuple(each for each in queries if any(map(self._is_lookup, self.read_by(each))))
 
     @property
     def reads_lookups(self) -> bool:
-        return any(self.table_of(each) or self._is_view(each) for _, each in self.structure.relations)
+        return any(self._is_lookup(each) for _, each in self.structure.relations)
 
     def time_clause(self, relation: Relation) -> Cut | None:
         """``FOR SYSTEM_TIME AS OF ...`` behind the relation, if it is there."""
@@ -235,31 +233,19 @@ class Statement(Remembering):
         found, waiting = set(relations), list(relations)
         while waiting:
             each = waiting.pop()
-            more = {*self._relations_in(each.reads)} - found
+            more = {*self.structure.relations_in(each.reads)} - found
             found |= more
             waiting += more
         return frozenset(found)
 
-    def _is_over_lookups(self, relation: Relation) -> bool:
-        """Whether the relation is a query, CTE or view that reads a lookup table."""
-        read = self.read_by(relation)
-        is_table = self.table_of(relation) is not None
-        return not is_table and any(self.table_of(each) or self._is_view(each) for each in read)
-
-    def _is_view(self, relation: Relation) -> bool:
-        is_named = relation.shape is Shape.TABLE and relation.cte is None and bool(relation.name)
-        return is_named and self._is_lookup_view(relation.name)
-
-    def _relations_in(self, query: Query | None) -> Iterator[Relation]:
-        for block in self.structure.blocks if query is not None else ():
-            if query is not None and query.first <= block.first and block.last <= query.last:
-                yield from block.everything
+    def _is_lookup(self, relation: Relation) -> bool:
+        """Whether the relation is a lookup table, or a view that reads one."""
+        name = relation.session_name
+        return bool(name) and (self._find(name) is not None or self._is_lookup_view(name))
 
     def table_of(self, relation: Relation) -> LookupTable | None:
         """The lookup table that ``relation`` is, or None."""
-        if relation.shape is not Shape.TABLE or not relation.name or relation.cte is not None:
-            return None
-        return self._find(relation.name)
+        return self._find(relation.session_name) if relation.session_name else None
 
     def alias_of(self, relation: Relation) -> str | None:
         """The name by which the query calls ``relation``, or None where it has none."""

@@ -169,7 +169,11 @@ def _in_order(rewrite: Rewrite, groups: list[FromPart], order: list[Visible], bl
     No projection stands between them: Spark reorders no joins across one.
     """
     places = {visible.relation: number for number, visible in enumerate(order)}
-    by_place = sorted((_sorted(built, places) for built in groups), key=lambda built: _first(built, places))
+
+    def first(built: FromPart) -> int:
+        return min((places[relation] for relation in built.relations), default=-1)
+
+    by_place = sorted((_sorted(built, places) for built in groups), key=first)
     is_in_place = [places[relation] for built in by_place for relation in built.relations] == [
         *range(len(order))
     ]
@@ -191,10 +195,6 @@ def _sorted(built: FromPart, places: Mapping[Relation, int]) -> FromPart:
     if not built.is_open:
         return built
     return replace(built, visible=sorted(built.visible, key=lambda visible: places[visible.relation]))
-
-
-def _first(built: FromPart, places: Mapping[Relation, int]) -> int:
-    return min((places[relation] for relation in built.relations), default=-1)
 
 
 def _all_packed(rewrite: Rewrite, groups: list[FromPart], order: list[Visible], block: Block) -> Text:
