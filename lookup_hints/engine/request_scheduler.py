@@ -39,7 +39,7 @@ from lookup_hints.engine.permits import UNLIMITED, RequestLimiter
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import AnswerError, AnswerTooLarge, NoTurn
 from lookup_hints.metrics.lookup_metrics import Cause, LookupMetrics
-from lookup_hints.metrics.task_recorder import UNOBSERVED, RequestObserver, Watch, WatchCalls
+from lookup_hints.metrics.task_recorder import UNOBSERVED, WATCH_SECONDS, RequestObserver, Watch
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, Outcomes
 
@@ -77,7 +77,7 @@ class RequestScheduler:
         limiter: RequestLimiter = UNLIMITED,
     ) -> None:
         self.connector, self.limiter, self._settings = spec.connector, limiter, spec.settings
-        self._watched = WatchCalls(watch)
+        self._watch, self._shows_at = watch, math.inf if watch is None else -math.inf
         self._state = LookupState(spec, secrets, observer, limiter, learn)
         self.recorder = self._state.recorder
         """Listens to the connector, and to what the runner waits for. An answer ends a wait by itself."""
@@ -93,9 +93,10 @@ class RequestScheduler:
 
     def show(self, now: float) -> float:
         """Show the counts, if it is time; when it will be time again is returned."""
-        if now >= self._watched.due:
-            self._watched.show(self.metrics, self._state.waiting.keys, now)
-        return self._watched.due
+        if self._watch is not None and now >= self._shows_at:
+            self._shows_at = now + WATCH_SECONDS
+            self._watch(self.metrics, self._state.waiting.keys)
+        return self._shows_at
 
     def check_errors(self) -> None:
         """All is settled: fail if more keys failed for good than `max-error-ratio` allows.

@@ -13,9 +13,9 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from lookup_hints.errors import cause_of
 from lookup_hints.streaming.restart_strategy import ExponentialDelayRestart, Failures, RestartStrategy
@@ -75,28 +75,26 @@ class Supervised:
             have this set.
     """
 
-    def __init__(self, name: str, strategy: RestartStrategy, failover: str, supervisor: Supervisor) -> None:
+    def __init__(
+        self,
+        name: str,
+        strategy: RestartStrategy,
+        failover: str,
+        supervisor: Supervisor,
+        start: Callable[[], SparkQuery],
+        query: Any,
+    ) -> None:
         self.name, self.strategy, self.failover = name, strategy, failover
-        self._supervisor = supervisor
-        self._run: _Run
-
-    @property
-    def query(self) -> Any:
+        self._supervisor, self._start = supervisor, start
+        # The supervisor's thread alone writes what follows.
+        self.query = query
         """Spark's query: the one that runs, or ran last."""
-        return self._run.query
-
-    @property
-    def status(self) -> Status:
-        return self._run.status
-
-    @property
-    def restarts(self) -> tuple[Restart, ...]:
-        return tuple(self._run.restarts)
-
-    @property
-    def error(self) -> Exception | None:
+        self.status = Status.RUNNING
+        self.restarts: tuple[Restart, ...] = ()
+        self.error: Exception | None = None
         """The failure that stands, once the strategy has given up."""
-        return self._run.error
+        self._run_number = 0
+        self._failures = Failures()
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the query has ended for good; False when ``timeout`` (seconds) ran out before.
@@ -115,31 +113,12 @@ class Supervised:
         self._supervisor.stop(self)
 
 
-@dataclass
-class _Run:
-    """What changes in a supervised query; only the supervisor's thread writes it."""
+class _Event(NamedTuple):
+    """The run with this number ended, with or without an error; without a number: stop the query."""
 
-    query: Any
-    start: Callable[[], SparkQuery]
-    number: int = 0
-    status: Status = Status.RUNNING
-    restarts: list[Restart] = field(default_factory=list)
-    failures: Failures = field(default_factory=Failures)
+    query: Supervised
+    number: int | None = None
     error: Exception | None = None
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """The run with this number ended, with or without an error."""
-
-    query: Supervised
-    number: int
-    error: Exception | None
-
-
-@dataclass(frozen=True)
-class _StopQuery:
-    query: Supervised
 
 
 class Supervisor:
@@ -154,7 +133,7 @@ class Supervisor:
         self._queries: list[Supervised] = []
         self._script_failures = Failures()
         self._told: set[Supervised] = set()
-        self._events: queue.Queue[_Ended | _StopQuery] = queue.Queue()
+        self._events: queue.Queue[_Event] = queue.Queue()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
@@ -172,8 +151,7 @@ class Supervisor:
     ) -> Supervised:
         query = start()
         called = name or getattr(query, "name", None) or str(query.id)
-        supervised = Supervised(called, strategy, failover, self)
-        supervised._run = _Run(query, start)
+        supervised = Supervised(called, strategy, failover, self, start, query)
         with self._changed:
             if failover == FULL and not self._restarting_with(supervised):
                 self._script_failures = Failures()  # of another script
@@ -213,7 +191,7 @@ class Supervisor:
             self.stop(query)
 
     def stop(self, query: Supervised) -> None:
-        self._events.put(_StopQuery(query))
+        self._events.put(_Event(query))
         self.wait_for(lambda: query.status.is_end, None)
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
@@ -239,9 +217,9 @@ class Supervisor:
             event = self._events.get(timeout=self._time_to_next_restart())
         except queue.Empty:
             event = None
-        if isinstance(event, _StopQuery):
+        if event is not None and event.number is None:
             self._stop(event.query)
-        elif event is not None and event.number == event.query._run.number:
+        elif event is not None and event.number == event.query._run_number:
             self._take_end(event.query, event.error)
         for query in self._due():
             self._start_again(query)
@@ -250,7 +228,7 @@ class Supervisor:
         for query in self._queries:
             if not query.status.is_end:
                 _stop_quietly(query.query)
-                query._run.error = error
+                query.error = error
                 self._set(query, Status.FAILED)
 
     def _may_end(self) -> bool:
@@ -265,14 +243,14 @@ class Supervisor:
         waiting = self._waiting()
         if not waiting:
             return None
-        return max(0.0, min(query._run.failures.restart_at for query in waiting) - self._clock())
+        return max(0.0, min(query._failures.restart_at for query in waiting) - self._clock())
 
     def _waiting(self) -> list[Supervised]:
         return [query for query in self._queries if query.status is Status.WAITING]
 
     def _due(self) -> list[Supervised]:
         now = self._clock()
-        return [query for query in self._waiting() if query._run.failures.restart_at <= now]
+        return [query for query in self._waiting() if query._failures.restart_at <= now]
 
     def _take_end(self, query: Supervised, error: Exception | None) -> None:
         if error is None:
@@ -282,7 +260,7 @@ class Supervisor:
 
     def _take_failure(self, query: Supervised, error: Exception) -> None:
         is_full = query.failover == FULL
-        known = self._script_failures if is_full else query._run.failures
+        known = self._script_failures if is_full else query._failures
         decision = query.strategy.after_failure(known, self._clock(), self._spread())
         cause = cause_of(error)
         if decision.wait is None:
@@ -291,7 +269,7 @@ class Supervisor:
                 *(query.name, query.strategy, cause),
                 extra={FOR_GOOD: True},
             )
-            query._run.error = error
+            query.error = error
             self._set(query, Status.FAILED)
             return
         if is_full:
@@ -306,34 +284,32 @@ class Supervisor:
         return [other for other in self._queries if other.failover == FULL and not other.status.is_end]
 
     def _plan_restart(self, query: Supervised, failures: Failures, restart: Restart) -> None:
-        run = query._run
-        number = len(run.restarts) + 1
+        number = len(query.restarts) + 1
         _log.warning(
             "query %s: restart %d in %.1f s (%s): %s",
             *(query.name, number, restart.wait, query.strategy, restart.cause),
         )
-        run.number += 1  # what is still said about the run so far no longer counts
+        query._run_number += 1  # what is still said about the run so far no longer counts
         if query.status is Status.RUNNING:
-            _stop_quietly(run.query)
-        run.failures = failures
-        run.restarts.append(restart)
+            _stop_quietly(query.query)
+        query._failures = failures
+        query.restarts = (*query.restarts, restart)
         self._set(query, Status.WAITING)
 
     def _start_again(self, query: Supervised) -> None:
-        run = query._run
-        if run.status is not Status.WAITING:
+        if query.status is not Status.WAITING:
             return
-        first = run.query.id
+        first = query.query.id
         try:
-            run.query = run.start()
+            query.query = query._start()
         except Exception as error:
             if _spark_is_gone(error):
-                run.error = error
+                query.error = error
                 self._set(query, Status.FAILED)
             else:
                 self._take_failure(query, error)
             return
-        if run.query.id != first:
+        if query.query.id != first:
             _log.warning("query %s has no checkpoint: it began from its first row again", query.name)
         _log.info("query %s runs again", query.name)
         self._set(query, Status.RUNNING)
@@ -342,18 +318,17 @@ class Supervisor:
     def _stop(self, query: Supervised) -> None:
         if query.status.is_end:
             return
-        query._run.number += 1
-        _stop_quietly(query._run.query)
+        query._run_number += 1
+        _stop_quietly(query.query)
         self._set(query, Status.STOPPED)
 
     def _set(self, query: Supervised, status: Status) -> None:
         with self._changed:
-            query._run.status = status
+            query.status = status
             self._changed.notify_all()
 
     def _watch(self, query: Supervised) -> None:
-        run = query._run
-        watched, number = run.query, run.number
+        watched, number = query.query, query._run_number
 
         def wait_for_end() -> None:
             error: Exception | None = None
@@ -361,7 +336,7 @@ class Supervisor:
                 watched.awaitTermination()
             except Exception as failure:
                 error = failure
-            self._events.put(_Ended(query, number, error))
+            self._events.put(_Event(query, number, error))
 
         threading.Thread(target=wait_for_end, name=f"lookup-watch-{query.name}", daemon=True).start()
 
