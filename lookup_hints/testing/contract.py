@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -41,7 +42,7 @@ from lookup_hints.spi.changes import grows
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable, Outcome, Outcomes
 from lookup_hints.spi.secrets import masker
 from lookup_hints.testing.fake import looked_up
-from lookup_hints.testing.row_checks import check_rows_by_order, check_started_rows
+from lookup_hints.testing.row_checks import check_rows_by_order, check_started_rows, row_texts
 
 Key = Mapping[str, Any]
 """The value of each column asked by."""
@@ -160,7 +161,8 @@ class ConnectorContract:
             return
         keys = [*self.present, *self.absent]
         requests = [_request(table, [key]) for key in keys]
-        found = asyncio.run(_all_at_once(connector, requests * 25))
+        answers = asyncio.run(_ask_async(connector, requests * 25, at_once=True))
+        found = [_by_key(_placed(parts, connector), parts[0][0]) for parts in answers]
         assert found == [[rows] for rows in self.found(table, keys)] * 25
 
     def test_a_cancelled_lookup_takes_no_answer_from_the_next(self, table: LookupTable) -> None:
@@ -169,7 +171,7 @@ class ConnectorContract:
             skip("the connector is asked one request at a time")
             return
         first, second = (_request(table, [key]) for key in ([*self.present, *self.absent] * 2)[:2])
-        alone = asyncio.run(_all_at_once(connector, [second]))[0]
+        alone = _asked(connector, second)[-1]
         assert asyncio.run(_after_cancellations(connector, first, second)) == [alone] * 6
 
     def test_keys_that_are_started_together_have_the_rows_and_errors_that_they_have_alone(
@@ -322,21 +324,12 @@ def _request(table: LookupTable, keys: Sequence[Key], columns: Iterable[str] = (
 
 
 def _asked(connector: Connector, request: LookupRequest, times: int = 1) -> list[Found]:
-    """What each ability finds, this many times; the connector is opened and closed around them."""
-    found: list[Found] = []
-    if isinstance(connector, SyncLookup):
-        connector.open()
-        try:
-            for _ in range(times):
-                parts = parts_of(request, connector)
-                found.append(
-                    [rows for part in parts for rows in _found(connector.lookup(part), part, connector)]
-                )
-        finally:
-            connector.close()
-    if isinstance(connector, AsyncLookup):
-        found += asyncio.run(_one_by_one(connector, [request] * times))
-    return found
+    """What each ability finds, this many times."""
+    return [
+        _by_key(placed, request)
+        for answers in placed_answers(connector, [request] * times)
+        for placed in answers
+    ]
 
 
 def _alike(found: list[Found]) -> Found:
@@ -344,28 +337,53 @@ def _alike(found: list[Found]) -> Found:
     return found[0]
 
 
-async def _one_by_one(connector: AsyncLookup, requests: Sequence[LookupRequest]) -> list[Found]:
+Parts = list[tuple[LookupRequest, Answer]]
+"""The parts of a request, as large as the connector allows, each with its answer."""
+
+
+def askers(connector: Connector) -> list[Callable[[Sequence[LookupRequest]], list[Parts]]]:
+    """For each ability what asks by it, one request after the other; the connector is opened and closed."""
+    found: list[Callable[[Sequence[LookupRequest]], list[Parts]]] = []
+    if isinstance(connector, SyncLookup):
+        found.append(partial(_ask_sync, connector))
+    if isinstance(connector, AsyncLookup):
+        asynchronous = connector
+        found.append(lambda requests: asyncio.run(_ask_async(asynchronous, requests)))
+    return found
+
+
+def _ask_sync(connector: SyncLookup, requests: Sequence[LookupRequest]) -> list[Parts]:
+    connector.open()
+    try:
+        return [
+            [(part, settled(connector.lookup(part))) for part in parts_of(request, connector)]
+            for request in requests
+        ]
+    finally:
+        connector.close()
+
+
+async def _ask_async(
+    connector: AsyncLookup, requests: Sequence[LookupRequest], *, at_once: bool = False
+) -> list[Parts]:
     await connector.aopen()
     try:
-        return [await _found_async(connector, request) for request in requests]
+        if at_once:
+            return list(await asyncio.gather(*(_answered(connector, each) for each in requests)))
+        return [await _answered(connector, each) for each in requests]
     finally:
         await connector.aclose()
 
 
-async def _all_at_once(connector: AsyncLookup, requests: Sequence[LookupRequest]) -> list[Found]:
-    await connector.aopen()
-    try:
-        return list(await asyncio.gather(*(_found_async(connector, request) for request in requests)))
-    finally:
-        await connector.aclose()
+async def _answered(connector: AsyncLookup, request: LookupRequest) -> Parts:
+    slots = asyncio.Semaphore(100)
 
+    async def answer(part: LookupRequest) -> Answer:
+        async with slots:
+            return settled(await connector.alookup(part))
 
-async def _found_async(connector: AsyncLookup, request: LookupRequest) -> Found:
     parts = parts_of(request, connector)
-    answers = await asyncio.gather(*map(connector.alookup, parts))
-    return [
-        rows for part, answer in zip(parts, answers, strict=True) for rows in _found(answer, part, connector)
-    ]
+    return list(zip(parts, await asyncio.gather(*map(answer, parts)), strict=True))
 
 
 async def _after_cancellations(
@@ -376,12 +394,13 @@ async def _after_cancellations(
     await connector.aopen()
     try:
         for turns in range(6):
-            lookup = asyncio.ensure_future(_found_async(connector, cancelled))
+            lookup = asyncio.ensure_future(_answered(connector, cancelled))
             for _ in range(turns):
                 await asyncio.sleep(0)
             lookup.cancel()
             await asyncio.wait([lookup])
-            found.append(await _found_async(connector, request))
+            placed = _placed(await _answered(connector, request), connector)
+            found.append(_by_key(placed, request))
     finally:
         await connector.aclose()
     return found
@@ -389,27 +408,20 @@ async def _after_cancellations(
 
 def placed_answers(connector: Connector, requests: Sequence[LookupRequest]) -> list[list[Placed]]:
     """For each ability its answers to ``requests``, placed and checked as the engine does it."""
+    return [[_placed(parts, connector) for parts in ask(requests)] for ask in askers(connector)]
 
-    def placed(answer: Answer, request: LookupRequest) -> Placed:
-        return place(settled(answer), request, _name(connector))
 
-    async def asked(connector: AsyncLookup) -> list[Placed]:
-        await connector.aopen()
-        try:
-            return [placed(await connector.alookup(each), each) for each in requests]
-        finally:
-            await connector.aclose()
-
-    answers: list[list[Placed]] = []
-    if isinstance(connector, SyncLookup):
-        connector.open()
-        try:
-            answers.append([placed(connector.lookup(each), each) for each in requests])
-        finally:
-            connector.close()
-    if isinstance(connector, AsyncLookup):
-        answers.append(asyncio.run(asked(connector)))
-    return answers
+def _placed(parts: Parts, connector: Connector) -> Placed:
+    who = f"connector {type(connector).__name__} of table {connector.table.name}"
+    rows: list[pa.Table] = []
+    positions: list[pa.Array] = []
+    before = 0
+    for part, answer in parts:
+        placed = place(answer, part, who)
+        rows.append(placed.rows)
+        positions.append(pc.add(placed.positions, pa.scalar(before, placed.positions.type)))
+        before += part.keys.num_rows
+    return Placed(pa.concat_tables(rows), pa.concat_arrays(positions))
 
 
 def _close(connector: Connector) -> None:
@@ -444,26 +456,15 @@ def settled(answer: Answer) -> Answer:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def _found(answer: Answer, request: LookupRequest, connector: Connector) -> Found:
-    """The rows of each key, placed and checked as the engine does it."""
-    placed = place(settled(answer), request, _name(connector))
+def _by_key(placed: Placed, request: LookupRequest) -> Found:
     found: Found = [Counter() for _ in range(request.keys.num_rows)]
-    for position, row in zip(placed.positions.to_pylist(), _shown(placed.rows), strict=True):
+    for position, row in zip(placed.positions.to_pylist(), row_texts(placed.rows), strict=True):
         found[position][row] += 1
     return found
 
 
-def _name(connector: Connector) -> str:
-    return f"connector {type(connector).__name__} of table {connector.table.name}"
-
-
 def _counted(rows: pa.Table) -> Counter[str]:
-    return Counter(_shown(rows))
-
-
-def _shown(rows: pa.Table) -> list[str]:
-    """Each row as text: what it holds may be a list or a dictionary, which cannot be counted."""
-    return [repr(tuple(row.values())) for row in rows.to_pylist()]
+    return Counter(row_texts(rows))
 
 
 def skip(reason: str) -> None:

@@ -63,7 +63,7 @@ def check_rows_by_order(connector: Connector, request: LookupRequest, asked: Ask
 
 def _check(found: Placed, due: list[list[Counter[str]]], request: LookupRequest) -> None:
     got: list[Counter[str]] = [Counter() for _ in due]
-    for position, row in zip(found.positions.to_pylist(), _shown(found.rows), strict=True):
+    for position, row in zip(found.positions.to_pylist(), row_texts(found.rows), strict=True):
         got[position][row] += 1
     for at, (answer, right) in enumerate(zip(got, due, strict=True)):
         if answer not in right:
@@ -98,7 +98,7 @@ def _due(rows: Placed, request: LookupRequest, condition: OrderCondition) -> lis
     """For each key of ``request`` the answers that are right: several where some rows are equally near."""
     owners = _owners(request)
     chosen = answering(rows, pa.array(owners, pa.int64()), whole(request.keys.columns[-1]), condition)
-    shown = _shown(rows.rows)
+    shown = row_texts(rows.rows)
     starts = [repr(each or 0) for each in rows.rows.column(condition.column).to_pylist()]  # -0.0 is 0.0
     equally_near: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
     for owner, start, row in zip(rows.positions.to_pylist(), starts, shown, strict=True):
@@ -126,7 +126,7 @@ def _texts(keys: pa.Table, row: int) -> dict[str, str]:
     return {name: keys.column(name).slice(row, 1).cast(pa.string())[0].as_py() for name in keys.column_names}
 
 
-def _shown(rows: pa.Table) -> list[str]:
+def row_texts(rows: pa.Table) -> list[str]:
     """Each row as text: what it holds may be a list or a dictionary, which cannot be counted."""
     return [repr(tuple(row.values())) for row in rows.to_pylist()]
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
 from random import Random
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.spi import AsyncLookup, Connector, OrderedLookup, Scan, SyncLookup
+from lookup_hints.spi import Connector, OrderedLookup, Scan
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable, PlacedRows
-from lookup_hints.testing.contract import parts_of, placed_answers, settled, skip
+from lookup_hints.testing.contract import askers, placed_answers, skip
 from lookup_hints.testing.row_checks import check_rows_by_order
 
 CONTRACT_SCHEMA = pa.schema(
@@ -223,56 +223,13 @@ class SourceContract:
 
 
 def _answers(connector: Connector, request: LookupRequest) -> list[Answer]:
-    """The answer of each ability; the connector is opened and closed around each."""
-    answers: list[Answer] = []
-    if isinstance(connector, SyncLookup):
-        answers.append(_ask_sync(connector, request))
-    if isinstance(connector, AsyncLookup):
-        answers.extend(asyncio.run(_all_at_once(connector, [request])))
-    return answers
-
-
-def _ask_sync(connector: SyncLookup, request: LookupRequest) -> Answer:
-    connector.open()
-    try:
-        return _joined([settled(connector.lookup(part)) for part in parts_of(request, connector)])
-    finally:
-        connector.close()
-
-
-async def _all_at_once(connector: AsyncLookup, requests: list[LookupRequest]) -> list[Answer]:
-    slots = asyncio.Semaphore(100)
-
-    async def answer(part: LookupRequest) -> Answer:
-        async with slots:
-            return settled(await connector.alookup(part))
-
-    async def answers(request: LookupRequest) -> Answer:
-        return _joined(await asyncio.gather(*map(answer, parts_of(request, connector))))
-
-    await connector.aopen()
-    try:
-        return list(await asyncio.gather(*map(answers, requests)))
-    finally:
-        await connector.aclose()
-
-
-def _joined(answers: Sequence[Answer]) -> Answer:
-    if len(answers) == 1:
-        return answers[0]
-    return pa.concat_tables([_rows_of(answer) for answer in answers])
+    return [answer for ask in askers(connector) for parts in ask([request]) for _, answer in parts]
 
 
 def _failure(connector: Connector) -> ConnectorError:
     """What a lookup of each ability raises; the last one, after a look at all."""
     request = _request({"id": [1]}, CONTRACT_SCHEMA.names)
-    errors: list[ConnectorError] = []
-    if isinstance(connector, SyncLookup):
-        sync = connector
-        errors.append(_raised(lambda: _ask_sync(sync, request)))
-    if isinstance(connector, AsyncLookup):
-        asynchronous = connector
-        errors.append(_raised(lambda: asyncio.run(_all_at_once(asynchronous, [request]))))
+    errors = [_raised(partial(ask, [request])) for ask in askers(connector)]
     assert len({error.permanent for error in errors}) == 1
     return errors[-1]
 
@@ -300,7 +257,11 @@ def _table(rows: list[Any]) -> pa.Table:
 
 
 def _asked(connector: Connector, request: LookupRequest) -> Counter[Any]:
-    counts = [_matching(answer, request) for answer in _answers(connector, request)]
+    counts = [
+        sum((_matching(answer, part) for part, answer in parts), Counter[Any]())
+        for ask in askers(connector)
+        for parts in ask([request])
+    ]
     assert all(count == counts[0] for count in counts), "the two abilities answer differently"
     return counts[0]
 
