@@ -252,52 +252,46 @@ class AsyncDriver:
     async def _serve(self, ask: Ask) -> None:
         permits = self._scheduler.limiter.permits()
         with reporting_to(self._scheduler.recorder, permits):
-            outcome = await self._outcome(ask, permits)
+            outcome, ended = await self._outcome(ask, permits)
         if asyncio.current_task() in self._given_up:
             return
         try:
-            if isinstance(outcome, _Failure):
-                self._scheduler.failed(ask, outcome.error, outcome.time)
+            if isinstance(outcome, Exception):
+                self._scheduler.failed(ask, outcome, ended)
             else:
                 if permits.waited:
                     ask = replace(ask, asked=ask.asked + permits.waited)
-                self._scheduler.answered(ask, outcome, self._now())
+                self._scheduler.answered(ask, outcome, ended)
         except Exception as failure:
             self._fail(failure)
         else:
             self._go_on()
 
-    async def _outcome(self, ask: Ask, permits: RequestPermits) -> Answer | _Failure:
+    async def _outcome(self, ask: Ask, permits: RequestPermits) -> tuple[Answer | Exception, float]:
+        """What comes of ``ask``, and when."""
         try:
-            return await asyncio.wait_for(self._lookup(ask.request), ask.request.timeout)
+            answer = await asyncio.wait_for(self._lookup(ask.request), ask.request.timeout)
         except asyncio.CancelledError as error:
             if self._is_closing:
                 raise
             cancelled = ConnectorError("the connector cancelled the lookup itself")
             cancelled.__cause__ = error
-            return _Failure(cancelled, self._now())
+            return cancelled, self._now()
         except asyncio.TimeoutError as error:
-            return self._timed_out(ask, error, is_own=had_permit(permits, permits.waited, ask))
+            now = self._now()
+            is_late = now + TIMER_TOLERANCE >= ask.deadline
+            self._is_late |= is_late
+            if not had_permit(permits, permits.waited, ask):
+                return no_permit(self._scheduler, ask), max(now, ask.deadline)
+            if is_late:
+                return _no_answer(ask), max(now, ask.deadline)
+            return error, now  # a time-out of the driver's own
         except Exception as error:
-            return _Failure(error, self._now())
-
-    def _timed_out(self, ask: Ask, error: Exception, *, is_own: bool) -> _Failure:
-        now = self._now()
-        self._is_late |= now + TIMER_TOLERANCE >= ask.deadline
-        if not is_own:
-            return _Failure(no_permit(self._scheduler, ask), max(now, ask.deadline))
-        if now + TIMER_TOLERANCE < ask.deadline:  # a time-out of the driver's own
-            return _Failure(error, now)
-        return _Failure(_no_answer(ask), max(now, ask.deadline))
+            return error, self._now()
+        return answer, self._now()
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
-
-
-@dataclass(frozen=True)
-class _Failure:
-    error: Exception
-    time: float
 
 
 def _no_answer(ask: Ask) -> LookupTimeout:

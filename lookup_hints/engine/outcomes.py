@@ -136,7 +136,7 @@ class Settling:
         if len(again):
             placed = placed.filter(pc.invert(pc.is_in(placed.positions, value_set=again)))
             missed = missed.filter(pc.invert(pc.is_in(missed, value_set=again)))
-        self._keep(part, placed)
+        self._keep_of(part, placed)
         self._learn(part, placed, missed, asked, notes)
         if len(missed):
             told = [notes[position] for position in missed.to_pylist()] if notes else [None] * len(missed)
@@ -153,24 +153,24 @@ class Settling:
 
         What the retry policy would ask again is asked: a late row is not known yet.
         """
-        known = self._believed(known, window.keys.num_rows)
-        part = Part(Batch(window, len(window.everything), math.inf), window.everything, attempt=0)
+        size = window.keys.num_rows
+        known = self._believed(known, size)
         found = pa.concat_arrays([count_up_to(0), *(each.positions for each in known.found)])
-        hits = present(found, len(part))
+        hits = present(found, size)
         settled = pa.concat_arrays([hits, known.missing])
         for each in known.found:
-            self._keep(part, each)
+            self._keep(window, each)
         if len(known.missing):
-            nothing = Outcome(None, 0, [None] * len(known.missing))
-            self._tell(part.among(known.missing), nothing)
+            part = Part(Batch(window, size, math.inf), known.missing, attempt=0)
+            self._tell(part, Outcome(None, 0, [None] * len(known.missing)))
         window.settle(settled)
-        self._count_known(len(hits), len(known.missing), of=len(part))
+        self._count_known(len(hits), len(known.missing), of=size)
         if known.refreshing is not None:
             refreshing = pc.sum(pc.is_in(known.refreshing, value_set=hits)).as_py()
             self._state.recorder.count(cache_stale=refreshing or 0)
         if len(hits):
             self._state.size.found(len(hits), sum(each.rows.nbytes for each in known.found))
-        return absent(settled, len(part))
+        return absent(settled, size)
 
     def _count_known(self, hits: int, missing: int, of: int) -> None:
         self._state.recorder.count(
@@ -213,10 +213,13 @@ class Settling:
         refused = [position for position, rows in enumerate(lists) if retry.on_rows(rows)]
         return pc.unique(pa.concat_arrays([missed, pa.array(refused, pa.int32())]))
 
-    def _keep(self, part: Part, placed: Placed) -> None:
+    def _keep(self, window: Window, placed: Placed) -> None:
         if placed.rows.num_rows:
-            found = Placed(placed.rows.select(self._spec.held_columns), part.positions.take(placed.positions))
-            self._state.held.keep(part.batch.window, found)
+            found = Placed(placed.rows.select(self._spec.held_columns), placed.positions)
+            self._state.held.keep(window, found)
+
+    def _keep_of(self, part: Part, placed: Placed) -> None:
+        self._keep(part.batch.window, Placed(placed.rows, part.positions.take(placed.positions)))
 
     def _retry_error(self, part: Part, error: Exception, now: float) -> None:
         is_down = bool(self._state.limiter.outage)
@@ -292,7 +295,7 @@ class Settling:
         if told is not None:
             positions = count_up_to(len(part))
             request = LookupRequest(part.keys, self._state.answer_schema)
-            self._keep(part, place(PlacedRows(told, positions), request, connector_name(self._spec)))
+            self._keep_of(part, place(PlacedRows(told, positions), request, connector_name(self._spec)))
 
     def _settle(self, part: Part) -> None:
         part.batch.window.settle(part.positions)

@@ -12,7 +12,7 @@ from functools import partial
 from queue import Full, Queue
 from random import Random
 from threading import Lock, Thread
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,7 +40,6 @@ from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.row_runner import RowDriver
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.engine.window import Settled
-from lookup_hints.errors import InternalError
 from lookup_hints.limits.shared_limits import LimitStores, folder_of_executor
 from lookup_hints.metrics.lookup_metrics import Cause, LookupMetrics, MaxGauge, Report
 from lookup_hints.metrics.otel_setup import Telemetry
@@ -51,16 +50,14 @@ from lookup_hints.metrics.task_recorder import (
     Watch,
 )
 from lookup_hints.spec import LookupSpec
-from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
+from lookup_hints.spi import AsyncRowLookup
 from lookup_hints.worker.dead_letter_files import DeadLetterWriter
 from lookup_hints.worker.process import open_connectors as process
-from lookup_hints.worker.process.open_connectors import OpenedAsync, OpenedSync, Process
+from lookup_hints.worker.process.open_connectors import Opened, OpenedAsync, OpenedSync, Process
 from lookup_hints.worker.process.pickled_connector import CarriedConnector
 from lookup_hints.worker.process.running_task import running_statement, teller
 
 ArrowLookup = Callable[[Iterator[Any]], Iterator[pa.Array]]
-
-_C = TypeVar("_C", bound=Connector)
 
 
 def arrow_lookup(spec: LookupSpec, report: Report | None = None) -> ArrowLookup:
@@ -138,22 +135,11 @@ def _refresh(spec: LookupSpec, identity: str, keys: pa.Table, here: process.Proc
             pass
 
 
-def _opened(
-    spec: LookupSpec, identity: str, here: process.Process
-) -> AbstractContextManager[OpenedSync | OpenedAsync]:
+def _opened(spec: LookupSpec, identity: str, here: process.Process) -> AbstractContextManager[Opened]:
     """What this process has opened for ``spec``: its connector, or the one that an earlier task left."""
-
-    def read(ability: type[_C]) -> _C:
-        carried = spec.connector
-        connector = carried.connector() if isinstance(carried, CarriedConnector) else carried
-        if isinstance(connector, ability):
-            return connector
-        kind = "async" if spec.settings.asynchronous else "sync"
-        raise InternalError(f"{type(connector).__name__} was planned to run {kind}, which it cannot")
-
-    if spec.settings.asynchronous:
-        return here.asynchronous(identity, lambda: read(AsyncLookup))  # type: ignore[type-abstract]
-    return here.sync(identity, lambda: read(SyncLookup))  # type: ignore[type-abstract]
+    carried = spec.connector
+    read = carried.connector if isinstance(carried, CarriedConnector) else lambda: carried
+    return here.opened(identity, read, asynchronous=spec.settings.asynchronous)
 
 
 def _limiter(spec: LookupSpec, here: process.Process) -> RequestLimiter:

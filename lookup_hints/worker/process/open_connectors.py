@@ -223,7 +223,7 @@ class Process:
         self._clock = clock
         self._lock = Lock()
         self._loop: LoopThread | None = None
-        self._shared: OrderedDict[tuple[str, type], _Shared] = OrderedDict()
+        self._shared: OrderedDict[tuple[str, bool], _Shared] = OrderedDict()
         self._outdated: list[_Shared] = []
         self._kept: dict[type, Any] = {}
 
@@ -246,22 +246,9 @@ class Process:
             return any(kept == identity for kept, _ in self._shared)
 
     @contextmanager
-    def sync(self, identity: str, read: Callable[[], SyncLookup]) -> Iterator[OpenedSync]:
-        """The connector of that ``identity`` for sync lookups: what is here, or what ``read`` gives."""
-        with self._use((identity, OpenedSync), lambda: OpenedSync(read())) as opened:
-            assert isinstance(opened, OpenedSync)
-            yield opened
-
-    @contextmanager
-    def asynchronous(self, identity: str, read: Callable[[], AsyncLookup]) -> Iterator[OpenedAsync]:
-        """The connector of that ``identity`` for async lookups: what is here, or what ``read`` gives."""
-        with self._use((identity, OpenedAsync), lambda: OpenedAsync(read(), self.loop)) as opened:
-            assert isinstance(opened, OpenedAsync)
-            yield opened
-
-    @contextmanager
-    def _use(self, key: tuple[str, type], make: Callable[[], Opened]) -> Iterator[Opened]:
-        shared = self._begin_use(key, make)
+    def opened(self, identity: str, read: Callable[[], Connector], *, asynchronous: bool) -> Iterator[Opened]:
+        """The connector of that ``identity``: the one that is here, or what ``read`` gives."""
+        shared = self._begin_use(identity, read, asynchronous)
         try:
             yield shared.opened
         finally:
@@ -272,7 +259,8 @@ class Process:
                 with suppress(Exception):  # it must not fail the task that happens to be here
                     one.close()
 
-    def _begin_use(self, key: tuple[str, type], make: Callable[[], Opened]) -> _Shared:
+    def _begin_use(self, identity: str, read: Callable[[], Connector], asynchronous: bool) -> _Shared:
+        key = identity, asynchronous
         with self._lock:
             kept = self._shared.get(key)
             if kept is not None:
@@ -280,7 +268,7 @@ class Process:
         try:
             shared, now = kept, self._clock()
             if shared is None or not shared.is_fresh(shared.opened.connector.opened_with(), now):
-                opened = make()
+                opened = self._made(read(), asynchronous)
                 shared = _Shared(opened, opened.connector.opened_with(), now)
             with self._lock:
                 there = self._shared.get(key)
@@ -296,6 +284,14 @@ class Process:
             if kept is not None:
                 with self._lock:
                     kept.users -= 1
+
+    def _made(self, connector: Connector, asynchronous: bool) -> Opened:
+        if asynchronous and isinstance(connector, AsyncLookup):
+            return OpenedAsync(connector, self.loop)
+        if not asynchronous and isinstance(connector, SyncLookup):
+            return OpenedSync(connector)
+        kind = "async" if asynchronous else "sync"
+        raise InternalError(f"{type(connector).__name__} was planned to run {kind}, which it cannot")
 
     def _drop_unused(self) -> list[Opened]:
         idle = [key for key, shared in self._shared.items() if shared.users == 0]

@@ -431,11 +431,11 @@ def test_connectors_that_are_idle_longest_are_closed(asynchronous: bool) -> None
 
 
 def test_a_connector_in_use_is_not_closed(fresh_process: Process) -> None:
-    with fresh_process.sync("busy", partial(People, "busy")) as busy:
+    with fresh_process.opened("busy", partial(People, "busy"), asynchronous=False) as busy:
         for number in range(process.IDLE_CONNECTORS + 2):
-            with fresh_process.sync(str(number), partial(People, str(number))):
+            with fresh_process.opened(str(number), partial(People, str(number)), asynchronous=False):
                 pass
-        with fresh_process.sync("busy", partial(People, "busy")) as same:
+        with fresh_process.opened("busy", partial(People, "busy"), asynchronous=False) as same:
             assert same is busy
 
 
@@ -443,7 +443,7 @@ class Watched(People):
     """While it is asked what opening reads, another task of its process ends."""
 
     def opened_with(self) -> str:
-        with process.this_process.sync("other", partial(People, "other")):
+        with process.this_process.opened("other", partial(People, "other"), asynchronous=False):
             return "the same"
 
 

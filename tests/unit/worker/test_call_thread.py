@@ -20,7 +20,7 @@ from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable
 from lookup_hints.spi.request_context import NOBODY, reporting_to
 from lookup_hints.worker.process.call_thread import CallThread, CallTimeout
-from lookup_hints.worker.process.open_connectors import Process
+from lookup_hints.worker.process.open_connectors import OpenedSync, Process
 from tests.unit.engine.support import SCHEMA, Asked, names_of
 
 
@@ -62,7 +62,8 @@ def connector() -> Iterator[Hangs]:
 
 
 def test_a_lookup_that_hangs_is_out_of_time(connector: Hangs) -> None:
-    with Process().sync("people", lambda: connector) as opened:
+    with Process().opened("people", lambda: connector, asynchronous=False) as opened:
+        assert isinstance(opened, OpenedSync)
         with pytest.raises(LookupTimeout, match=r"Hangs\.lookup has not returned within 0\.01 s"):
             opened.lookup(requested(1, timeout=0.01))
         with pytest.raises(LookupTimeout):  # it is not called a second time meanwhile
@@ -115,7 +116,8 @@ def test_an_answer_is_not_kept_for_the_next_call() -> None:
 
 def test_a_thread_ends_with_its_connector(connector: Hangs) -> None:
     before = set(threading.enumerate())
-    with Process().sync("people", lambda: connector) as opened:
+    with Process().opened("people", lambda: connector, asynchronous=False) as opened:
+        assert isinstance(opened, OpenedSync)
         opened.lookup(requested(2))
         [own] = set(threading.enumerate()) - before
         opened.close()
