@@ -9,7 +9,7 @@ from lookup_hints.errors import Span
 from lookup_hints.plan.decide.access import size_text
 from lookup_hints.plan.decide.budgets import shown_owner
 from lookup_hints.plan.joins import JoinOrder, LookupJoin, LookupPlan, TableScan
-from lookup_hints.spec import LookupName, LookupSettings
+from lookup_hints.spec import LookupName
 from lookup_hints.spi.lookup_options import (
     CACHE_KEYS,
     DEAD_LETTER_KEYS,
@@ -74,12 +74,6 @@ def _lines(facts: Iterable[tuple[str, str]]) -> list[str]:
     facts = list(facts)
     width = max(len(name) for name, _ in facts)
     return [f"    {name:<{width}}  {value}" for name, value in facts]
-
-
-def _given_to_failures(settings: LookupSettings) -> Iterator[str]:
-    """The options beside `on-error` by which failures are treated."""
-    yield from () if settings.dead_letters is None else DEAD_LETTER_KEYS
-    yield from () if settings.on_error == "fail" else ERROR_LIMIT_KEYS
 
 
 def _order_text(plan: LookupPlan, order: JoinOrder, is_asked: bool) -> str:
@@ -162,7 +156,9 @@ def _requests(join: LookupJoin) -> Iterator[tuple[str, str]]:
         yield "output mode", f"{mode}{source('output-mode')}"
     yield "timeout", f"{settings.timeout:g} s{source('timeout')}"
     yield "retry", f"{settings.retry}{source(*RETRY_KEYS)}"
-    yield "on error", f"{settings.failures}{source('on-error', *_given_to_failures(settings))}"
+    letters = () if settings.dead_letters is None else DEAD_LETTER_KEYS
+    limits = () if settings.on_error == "fail" else ERROR_LIMIT_KEYS
+    yield "on error", f"{settings.failures}{source('on-error', *letters, *limits)}"
     noun = "key" if settings.batch_size == 1 else "keys"
     yield "batch size", f"at most {settings.batch_size} {noun} in one request{source('batch-size')}"
     yield from _budget(join)

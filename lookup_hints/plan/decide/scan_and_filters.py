@@ -147,14 +147,10 @@ def filters_of(statement: Statement, use: LookupUse, names: ColumnNames) -> tupl
         return ()  # the nearest of all rows is another than the nearest of some
     if "${" in statement.text:
         return ()  # what Spark puts there may be an OR
-    of_where = (each for each in _of_where(statement, use, names) if use.keeps_rows or each.op != "IS NULL")
-    return tuple(dict.fromkeys([*of_where, *_of_on(statement, use, names)]))
-
-
-def _of_where(statement: Statement, use: LookupUse, names: ColumnNames) -> Iterator[Filter]:
-    if use.relation in use.block.shown:
-        for conjunct in statement.once(where_of, use.block):
-            yield from _filters(statement, conjunct, use, names)
+    conditions = statement.once(where_of, use.block) if use.relation in use.block.shown else []
+    of_where = (each for condition in conditions for each in _filters(statement, condition, use, names))
+    kept = (each for each in of_where if use.keeps_rows or each.op != "IS NULL")
+    return tuple(dict.fromkeys([*kept, *_of_on(statement, use, names)]))
 
 
 def _of_on(statement: Statement, use: LookupUse, names: ColumnNames) -> Iterator[Filter]:

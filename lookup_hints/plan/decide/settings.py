@@ -330,7 +330,9 @@ def _check_effect(given: _Given) -> None:
     vain = [key for key in _vain(given) if given.values[key].source is Place.HINT]
     if vain:
         wanted = _DEAD_LETTER if vain[0] in DEAD_LETTER_KEYS else "null', 'skip' or 'dead-letter"
-        message = f"{vain[0]!r} has no effect where 'on-error' is '{given['on-error']}'{_at_place(given)}."
+        source = given.values["on-error"].source
+        place = f" ({source.value})" if source else ", its default"
+        message = f"{vain[0]!r} has no effect where 'on-error' is '{given['on-error']}'{place}."
         raise HintError(Problem(message, given.at(vain[0]), f"Give 'on-error' = '{wanted}'."))
 
 
@@ -425,11 +427,6 @@ def _vain(given: _Given) -> Iterator[str]:
     requested = given["on-error"]
     yield from () if requested == _DEAD_LETTER else DEAD_LETTER_KEYS
     yield from ERROR_LIMIT_KEYS if requested == "fail" else ()
-
-
-def _at_place(given: _Given) -> str:
-    source = given.values["on-error"].source
-    return f" ({source.value})" if source else ", its default"
 
 
 def _limit_notes(given: _Given, limit: int | None) -> list[str]:

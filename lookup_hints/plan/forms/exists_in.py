@@ -55,7 +55,7 @@ def exists_or_in(facts: Facts, use: LookupUse) -> FoundJoin | None:
     if found is None or conditions is None or _may_be_null(use, found):
         return None
     kind = "LEFT ANTI" if found.negated else "LEFT SEMI"
-    join = facts.join(ExistsOrIn(), use, kind, found.at, conditions, home=use.block.query.parent)
+    join = facts.join(ExistsOrIn(), use, kind, found.condition.at, conditions, home=use.block.query.parent)
     return join if conditions.keys else range_join(facts, join)
 
 
@@ -68,7 +68,7 @@ def why_no_anti_join(facts: Facts, use: LookupUse) -> UnsupportedLookup | None:
         Problem(
             f"NOT IN over the lookup table {use.table.name} cannot run: where either side may be NULL it"
             " needs the whole table.",
-            facts.statement.span(found.at),
+            facts.statement.span(found.condition.at),
             "Write NOT EXISTS (SELECT 1 FROM ... WHERE column = value) instead, or add IS NOT NULL for"
             " the left side of a NOT IN over the primary key.",
         )
@@ -80,15 +80,13 @@ class _Membership:
     """One such condition.
 
     Args:
-        at: the condition.
-        tree: the same.
+        condition: the condition.
         negated: whether NOT stands before it.
         keys: the equalities that IN means; none for EXISTS.
         left_is_not_null: whether another condition says that the left side of IN is not NULL.
     """
 
-    at: Cut
-    tree: exp.Expr
+    condition: Conjunct
     negated: bool
     keys: tuple[KeyEquality, ...] = ()
     left_is_not_null: bool = False
@@ -120,7 +118,7 @@ def _conditions(facts: Facts, use: LookupUse, found: _Membership) -> Conditions 
     checked = [*conditions.residual, *conditions.left_only]
     if checked and keys_from_queries(facts, conditions.keys):
         return None
-    if any(has_query_or_function(each.tree) for each in checked) or is_random(found.tree):
+    if any(has_query_or_function(each.tree) for each in checked) or is_random(found.condition.tree):
         return None
     return conditions
 
@@ -151,7 +149,7 @@ def _read(
         listed = statement.pieces[use.block.selects[0] : use.block.source.at]
         # A call may be an aggregate, which gives a row of nothing.
         is_whole = first + 1 == opening and not any(piece.is_symbol("(") for piece in listed)
-        return _Membership(around.at, tree, negated) if is_whole else None
+        return _Membership(around, negated) if is_whole else None
     if not isinstance(tree, exp.In) or not tokens.is_word(opening - 1, "IN"):
         return None
     end = opening - 2
@@ -163,7 +161,7 @@ def _read(
     keys = _keys(statement, use, left, around.at, facts.names(use))
     if keys is None or statement.expression(left) != tree.this:
         return None
-    return _Membership(around.at, tree, negated, keys, _is_not_null(statement, left, conditions))
+    return _Membership(around, negated, keys, _is_not_null(statement, left, conditions))
 
 
 def _keys(

@@ -35,10 +35,6 @@ class Expression:
 
     parts: tuple[str | TableColumn, ...]
 
-    @classmethod
-    def of_column(cls, name: str) -> Expression:
-        return cls((TableColumn(name),))
-
     @property
     def bare(self) -> str | None:
         """The column that it is, or None where it computes something."""
@@ -92,7 +88,7 @@ class LookThrough:
 
     @classmethod
     def whole(cls, table: LookupTable) -> LookThrough:
-        return cls(table, tuple((name, Expression.of_column(name)) for name in table.schema.names))
+        return cls(table, tuple((name, Expression((TableColumn(name),))) for name in table.schema.names))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -108,11 +104,15 @@ class LookThrough:
     @cached_property
     def table(self) -> LookupTable:
         """It as a lookup table: the primary key is its own where its columns hold all of it."""
-        by_base = self.by_base
+        by_base, fields = self.by_base, []
+        for name, each in self.columns:
+            # What is computed is never a key: Spark alone needs its type.
+            kind = pa.null() if each.bare is None else self.base.schema.field(each.bare).type
+            fields.append(pa.field(name, kind))
         has_key = all(name in by_base for name in self.base.primary_key)
         return replace(
             self.base,
-            schema=pa.schema([pa.field(name, self._type_of(each)) for name, each in self.columns]),
+            schema=pa.schema(fields),
             primary_key=tuple(by_base[name] for name in self.base.primary_key) if has_key else (),
         )
 
@@ -127,11 +127,6 @@ class LookThrough:
     def named(self, base_columns: Iterable[str]) -> frozenset[str]:
         """What those columns of the lookup table are called, as far as it has them as they are."""
         return frozenset(self.by_base[name] for name in base_columns if name in self.by_base)
-
-    def _type_of(self, expression: Expression) -> pa.DataType:
-        # What is computed is never a key: Spark alone needs its type.
-        bare = expression.bare
-        return pa.null() if bare is None else self.base.schema.field(bare).type
 
 
 @dataclass(frozen=True, eq=False)

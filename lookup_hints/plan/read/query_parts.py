@@ -38,7 +38,13 @@ def query_parts(statement: Statement) -> list[Cut]:
         return [Cut(first.start, _end(tokens))]
     if (at := _described_at(tokens)) is not None:
         return [Cut(tokens.pieces[at].start, _end(tokens))]
-    raise _wrong_kind(statement, first.text.upper())
+    raise UnreadableStatement(
+        Problem(
+            f"A lookup table cannot be used in this kind of statement ({first.text.upper()}).",
+            _first_span(statement),
+            "Use it in a SELECT, INSERT INTO ... SELECT, CREATE TABLE ... AS or a temporary view.",
+        )
+    )
 
 
 def gives_rows(statement: Statement) -> bool:
@@ -211,16 +217,6 @@ def _refuse_uses_outside(statement: Statement, parts: list[Cut]) -> None:
                 f"Write (SELECT * FROM {piece.name}) instead.",  # noqa: S608 (an error text)
             )
         )
-
-
-def _wrong_kind(statement: Statement, kind: str) -> UnreadableStatement:
-    return UnreadableStatement(
-        Problem(
-            f"A lookup table cannot be used in this kind of statement ({kind}).",
-            _first_span(statement),
-            "Use it in a SELECT, INSERT INTO ... SELECT, CREATE TABLE ... AS or a temporary view.",
-        )
-    )
 
 
 def _refuse_target(statement: Statement) -> None:

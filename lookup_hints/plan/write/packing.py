@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from lookup_hints.plan.joins import refused
 from lookup_hints.plan.read.query_blocks import Block, Relation, Step
 from lookup_hints.plan.read.statement import Statement
-from lookup_hints.plan.spark_analysis import Analysis
 from lookup_hints.plan.write.from_parts import Concealed, FromPart, Rewrite, Visible
 from lookup_hints.plan.write.lateral_view import HIDDEN_PREFIX, Text, joined, private_name, semi_condition
 from lookup_hints.plan.write.using_and_stars import Merged, is_whole_item, leaving_out, qualified_names
@@ -86,18 +85,28 @@ def _spread(rewrite: Rewrite, columns: Mapping[Relation, str]) -> str:
 
 def _concealed(rewrite: Rewrite, built: FromPart, visible: Visible) -> str:
     """The columns of a relation that its star does not show, as far as the block still names them."""
-    if rewrite.block is None or any(each.relation is visible.relation for each in rewrite.concealed):
+    block, analysis, statement = rewrite.block, rewrite.analysis, rewrite.statement
+    alias = statement.alias_of(visible.relation)
+    is_done = any(each.relation is visible.relation for each in rewrite.concealed)
+    if block is None or is_done or alias is None or not analysis.knows:
         return ""
-    last = rewrite.statement.tokens.index_at(built.asked[-1].at.end - 1) if built.is_open else -1
-    if last < 0 and rewrite.block.source is not None:
-        last = rewrite.block.source.last
-    found = concealed_in(rewrite.analysis, rewrite.block, visible, (built.first, last))
-    if found is None:
-        return ""
-    rewrite.concealed.append(found)
-    return "".join(
-        f", {visible.alias}.{quoted(name)} AS {private}" for name, private in found.private.items()
-    )
+    last = statement.tokens.index_at(built.asked[-1].at.end - 1) if built.is_open else -1
+    if last < 0 and block.source is not None:
+        last = block.source.last
+    named = {
+        statement.pieces[index].name: None
+        for index in (*qualified_names(statement, block, alias), *_of_files(statement, block))
+        if statement.pieces[index].is_name and not built.first <= index <= last
+    }
+    private = {
+        name: quoted(f"{HIDDEN_PREFIX}{name}")
+        for name in named
+        if analysis.has_hidden(visible.relation, visible.alias, name)
+    }
+    if private:
+        own = built.first, last
+        rewrite.concealed.append(Concealed(visible.relation, visible.alias, private, own))
+    return "".join(f", {visible.alias}.{quoted(name)} AS {given}" for name, given in private.items())
 
 
 def given_back(visible: Visible, items: str) -> Text:
@@ -159,27 +168,6 @@ def refuse_using(rewrite: Rewrite, built: FromPart) -> None:
 
 _OF_FILES = "_metadata"
 """Spark's own name, which stands without a qualifier, too."""
-
-
-def concealed_in(
-    analysis: Analysis, block: Block, visible: Visible, own: tuple[int, int]
-) -> Concealed | None:
-    """What the block names of a relation outside ``own``, and its star does not show; None: nothing."""
-    statement = analysis.statement
-    alias = statement.alias_of(visible.relation)
-    if alias is None or not analysis.knows:
-        return None
-    named = {
-        statement.pieces[index].name: None
-        for index in (*qualified_names(statement, block, alias), *_of_files(statement, block))
-        if statement.pieces[index].is_name and not own[0] <= index <= own[1]
-    }
-    private = {
-        name: quoted(f"{HIDDEN_PREFIX}{name}")
-        for name in named
-        if analysis.has_hidden(visible.relation, visible.alias, name)
-    }
-    return Concealed(visible.relation, visible.alias, private, own) if private else None
 
 
 def concealed_edits(
