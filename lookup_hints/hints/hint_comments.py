@@ -23,6 +23,7 @@ from lookup_hints.spi.flink import HINT_OPTIONS, instead_of
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, REMOVED_OPTIONS
 from lookup_hints.spi.options import Place, bad_value, options_at
 from lookup_hints.sql.lexer import Kind, Piece, pieces
+from lookup_hints.sql.text_edits import Cut, Edit
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ def hint_comments(text: str) -> tuple[HintComment, ...]:
     return tuple(found)
 
 
-def removals(text: str) -> tuple[tuple[int, int, str], ...]:
-    """The edits (start, end, replacement) that take every LOOKUP call out of ``text``.
+def removals(text: str) -> tuple[Edit, ...]:
+    """The edits that take every LOOKUP call out of ``text``.
 
     Other hints stay as they are, byte for byte; a comment that holds nothing else goes as a whole.
     """
@@ -92,22 +93,22 @@ def _read(text: str, comment: Piece, select: int) -> HintComment:
     return HintComment(is_closed, Span(text, comment.start, comment.end), select, tuple(items))
 
 
-def _edits(comment: HintComment) -> Iterator[tuple[int, int, str]]:
+def _edits(comment: HintComment) -> Iterator[Edit]:
     at = comment.at
     kept = [item for item in comment.items if not isinstance(item, Lookup)]
     if not kept:
         around = at.text[at.start - 1 : at.start] + at.text[at.end : at.end + 1]
-        yield at.start, at.end, "" if any(map(str.isspace, around)) else " "
+        yield Edit(Cut(at.start, at.end), () if any(map(str.isspace, around)) else (" ",))
         return
     first_kept = place_of(kept[0], at.text).start
     # Calls before the first other item go with what follows them, later ones with what precedes them.
     if isinstance(comment.items[0], Lookup):
-        yield place_of(comment.items[0], at.text).start, first_kept, ""
+        yield Edit(Cut(place_of(comment.items[0], at.text).start, first_kept), ())
     end = first_kept
     for item in comment.items:
         place = place_of(item, at.text)
         if isinstance(item, Lookup) and place.start > first_kept:
-            yield end, place.end, ""
+            yield Edit(Cut(end, place.end), ())
         end = place.end
 
 

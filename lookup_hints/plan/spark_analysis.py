@@ -351,7 +351,7 @@ class Analysis:
     def _edits(self) -> list[Edit]:
         stubs = (edit for use in self.statement.uses for edit in _stub(self.statement, use))
         nearest = () if self._takes_asof else _without_asof(self.statement)
-        return [*removed_hints(self.statement), *dropped_times(self.statement), *stubs, *nearest]
+        return [*removals(self.statement.text), *dropped_times(self.statement), *stubs, *nearest]
 
 
 def _without_asof(statement: Statement) -> Iterator[Edit]:
@@ -371,10 +371,6 @@ def _without_asof(statement: Statement) -> Iterator[Edit]:
 
 def _over(source: str, body: str) -> str:
     return f"SELECT __keys.* FROM {source}, LATERAL ({body}) AS __keys"  # noqa: S608 (the user's own text)
-
-
-def removed_hints(statement: Statement) -> list[Edit]:
-    return [Edit(Cut(start, end), (new,)) for start, end, new in removals(statement.text)]
 
 
 def dropped_times(statement: Statement) -> Iterator[Edit]:
@@ -474,9 +470,9 @@ def original_place(
 def as_written(text: str, part: Cut) -> str:
     """``part`` at its place in ``text``: with blanks for what stands before it, and for LOOKUP hints."""
     out = text[: part.end]
-    for start, end, new in removals(text):
-        if end <= part.end:
-            out = out[:start] + new + _blanks(text[start:end])[len(new) :] + out[end:]
+    for edit in removals(text):
+        if edit.at.end <= part.end:
+            out = out[: edit.at.start] + _blanks(edit.at.of(text)) + out[edit.at.end :]
     return _blanks(out[: part.start]) + out[part.start :]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from lookup_hints.hints.hint_comments import removals
 from lookup_hints.plan.column_pruning import is_projected, last_before_columns
 from lookup_hints.plan.cte_read_twice import private_columns
 from lookup_hints.plan.decide.ask_or_read import is_plain
@@ -18,7 +19,6 @@ from lookup_hints.plan.spark_analysis import (
     dropped_times,
     extended,
     guarded,
-    removed_hints,
     selected_instead,
 )
 from lookup_hints.plan.write.from_clause import from_edits, parentheses, selects_first
@@ -46,7 +46,7 @@ def edits_of(
         CannotBeAsked: one of the joins cannot be written where it stands.
     """
     statement = analysis.statement
-    out = [*removed_hints(statement), *dropped_times(statement), *private_columns(analysis, joins)]
+    out = [*removals(statement.text), *dropped_times(statement), *private_columns(analysis, joins)]
     out += [edit for use in bypassed for edit in guarded(statement, use)]
     out += [edit for scan in scans for edit in _of_scan(statement, scan)]
     return [*out, *_of_joins(Rewrite(analysis, joins))]

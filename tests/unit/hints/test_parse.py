@@ -23,8 +23,8 @@ def messages(text: str) -> list[str]:
 
 
 def without_lookups(text: str) -> str:
-    for start, end, new in reversed(removals(text)):
-        text = text[:start] + new + text[end:]
+    for edit in reversed(removals(text)):
+        text = text[: edit.at.start] + "".join(map(str, edit.new)) + text[edit.at.end :]
     return text
 
 

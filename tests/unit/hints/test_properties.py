@@ -79,8 +79,8 @@ def test_a_hint_reads_the_same_however_it_is_written(case: tuple[str, dict[str, 
 @given(selects())
 def test_taking_the_hint_out_gives_the_text_that_never_had_it(case: tuple[str, dict[str, str], str]) -> None:
     text, _, expected = case
-    for start, end, new in reversed(removals(text)):
-        text = text[:start] + new + text[end:]
+    for edit in reversed(removals(text)):
+        text = text[: edit.at.start] + "".join(map(str, edit.new)) + text[edit.at.end :]
     # Where the comment goes as a whole, a blank may stand for it.
     assert text in (expected.replace(_GONE, ""), expected.replace(_GONE, " "))
 
