@@ -16,8 +16,7 @@ from typing import Any
 from sqlglot import exp
 
 from lookup_hints.errors import HintError, Problem, Span, nearest
-from lookup_hints.hints.dialect import Lookup, hint_items, place_of
-from lookup_hints.hints.sqlglot_tokens import HINT_MARK
+from lookup_hints.hints.dialect import HINT_MARK, Lookup, hint_items, place_of
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.spi.flink import HINT_OPTIONS, instead_of
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, REMOVED_OPTIONS

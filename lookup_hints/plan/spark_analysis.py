@@ -351,7 +351,7 @@ class Analysis:
     def _edits(self) -> list[Edit]:
         stubs = (edit for use in self.statement.uses for edit in _stub(self.statement, use))
         nearest = () if self._takes_asof else _without_asof(self.statement)
-        return [*removals(self.statement.text), *dropped_times(self.statement), *stubs, *nearest]
+        return [*without_hints_and_times(self.statement), *stubs, *nearest]
 
 
 def _without_asof(statement: Statement) -> Iterator[Edit]:
@@ -373,11 +373,11 @@ def _over(source: str, body: str) -> str:
     return f"SELECT __keys.* FROM {source}, LATERAL ({body}) AS __keys"  # noqa: S608 (the user's own text)
 
 
-def dropped_times(statement: Statement) -> Iterator[Edit]:
-    for relation in statement.timed:
-        clause = statement.time_clause(relation)
-        if clause is not None:
-            yield Edit(clause, ())
+def without_hints_and_times(statement: Statement) -> Iterator[Edit]:
+    """The edits that take LOOKUP hints out, and each FOR SYSTEM_TIME AS OF of a query or view."""
+    yield from removals(statement.text)
+    clauses = (statement.time_clause(relation) for relation in statement.timed)
+    yield from (Edit(clause, ()) for clause in clauses if clause is not None)
 
 
 def alias_text(statement: Statement, relation: Relation) -> str:

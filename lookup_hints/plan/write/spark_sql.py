@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from lookup_hints.hints.hint_comments import removals
 from lookup_hints.plan.column_pruning import is_projected, last_before_columns
 from lookup_hints.plan.cte_read_twice import private_columns
 from lookup_hints.plan.decide.ask_or_read import is_plain
@@ -16,10 +15,10 @@ from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.spark_analysis import (
     Analysis,
     alias_text,
-    dropped_times,
     extended,
     guarded,
     selected_instead,
+    without_hints_and_times,
 )
 from lookup_hints.plan.write.from_clause import from_edits, parentheses, selects_first
 from lookup_hints.plan.write.from_parts import FromForm, Rewrite
@@ -46,7 +45,7 @@ def edits_of(
         CannotBeAsked: one of the joins cannot be written where it stands.
     """
     statement = analysis.statement
-    out = [*removals(statement.text), *dropped_times(statement), *private_columns(analysis, joins)]
+    out = [*without_hints_and_times(statement), *private_columns(analysis, joins)]
     out += [edit for use in bypassed for edit in guarded(statement, use)]
     out += [edit for scan in scans for edit in _of_scan(statement, scan)]
     return [*out, *_of_joins(Rewrite(analysis, joins))]

@@ -19,8 +19,7 @@ from sqlglot.errors import SqlglotError, TokenError
 from sqlglot.lineage import lineage
 
 from lookup_hints.hints import dialect
-from lookup_hints.hints.dialect import Lookup, OtherHint, hint_items, place_of
-from lookup_hints.hints.sqlglot_tokens import tokens_of
+from lookup_hints.hints.dialect import Lookup, OtherHint, hint_items, place_of, tokens_of
 from lookup_hints.sql.lexer import Kind, code, pieces
 from lookup_hints.statements.script import split_statements
 from tests.queries.trees import Trees
