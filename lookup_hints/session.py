@@ -13,7 +13,7 @@ from lookup_hints.driver.prepare import Prepared
 from lookup_hints.driver.scope import Args, StatementScope, state_of
 from lookup_hints.driver.statements import Statements
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
-from lookup_hints.metrics.prometheus_endpoint import LOOPBACK, MetricsServer, serve
+from lookup_hints.metrics.prometheus import LOOPBACK, MetricsServer, serve
 from lookup_hints.metrics.readable_summary import Moment
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.spec import LookupName

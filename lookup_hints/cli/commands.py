@@ -174,7 +174,7 @@ def _check(options: argparse.Namespace) -> int:
 
 def _lsp(options: argparse.Namespace) -> int:
     try:
-        from lookup_hints.cli.lsp import server
+        from lookup_hints.cli.language_server import server
     except ModuleNotFoundError as error:
         raise WrongUse(f"The package {error.name} is missing. Try: pip install 'lookup-hints[lsp]'") from None
     modules = [archive.find_module(each, to_ship=False) for each in options.module]

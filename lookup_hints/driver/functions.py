@@ -36,8 +36,7 @@ from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.security_policy import SWITCHES, Policy, policy_of_configuration, policy_of_environment
 from lookup_hints.sql.lexer import quoted
-from lookup_hints.worker.process.call_thread import call_with_timeout
-from lookup_hints.worker.process.open_connectors import install_tip, scanned
+from lookup_hints.worker.process.open_connectors import call_with_timeout, install_tip, scanned
 from lookup_hints.worker.process.running_task import Reporter
 
 if TYPE_CHECKING:

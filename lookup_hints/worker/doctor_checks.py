@@ -43,8 +43,7 @@ from lookup_hints.spi import (
 )
 from lookup_hints.spi.secrets import masker
 from lookup_hints.worker.process import open_connectors as process
-from lookup_hints.worker.process.call_thread import T, call_with_timeout
-from lookup_hints.worker.process.open_connectors import needing_its_driver
+from lookup_hints.worker.process.open_connectors import T, call_with_timeout, needing_its_driver
 
 TIMED = 10
 """So many lookups are timed."""

@@ -14,7 +14,7 @@ import pytest
 from lsprotocol.types import Position
 from pygls.workspace import PositionCodec
 
-from lookup_hints.cli.lsp import Places
+from lookup_hints.cli.language_server import Places
 
 # Line 2 has a character that UTF-16 writes in two: what follows it is one further right for an editor.
 SCRIPT = (

@@ -16,7 +16,7 @@ from lookup_hints.cli import commands, job, submit
 from lookup_hints.cli import main as cli
 from lookup_hints.cli.arguments import FAILED
 from lookup_hints.errors import OptionError
-from lookup_hints.metrics import prometheus_endpoint as endpoint
+from lookup_hints.metrics import prometheus
 from tests.unit.metrics.scraping import scraped, value
 
 TABLE = """CREATE OR REPLACE TEMPORARY TABLE {name} (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)
@@ -143,7 +143,7 @@ def test_what_is_no_address(wrong: str, file: Path, capsys: pytest.CaptureFixtur
 def test_a_missing_package_is_told_before_spark_starts(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(endpoint, "find_spec", lambda _: None)
+    monkeypatch.setattr(prometheus, "find_spec", lambda _: None)
     monkeypatch.setattr(commands, "_session", None)
     assert cli.main(["run", str(file), "--metrics-port", "0"]) == FAILED
     assert "pip install 'lookup-hints[prometheus]'" in capsys.readouterr().err

@@ -1,7 +1,8 @@
 """What one worker process keeps between tasks: an event loop, and the connectors that it has opened.
 
 Spark reuses a worker over tasks and queries, so pools of connections are worth keeping; and it drops
-workers without a word, so nothing here is needed to end well.
+workers without a word, so nothing here is needed to end well. Calls that block are made on threads of their
+own, so that whoever waits for them need not wait for ever.
 """
 
 from __future__ import annotations
@@ -14,8 +15,12 @@ import sys
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotInTime
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from functools import partial
+from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
@@ -38,7 +43,70 @@ from lookup_hints.spi import (
 )
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, RowRequest, Rows
 from lookup_hints.spi.request_context import NOBODY, permits, reporting_to
-from lookup_hints.worker.process.call_thread import CallThread, CallTimeout
+
+T = TypeVar("T")
+
+
+class CallThread:
+    """A thread that does one call after the other, in the context of whoever asked for it.
+
+    Nobody can end a call that hangs. So it is a daemon, unlike those of ``ThreadPoolExecutor``, for whose
+    calls Python waits when a process ends.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        Thread(target=self._run, name=name, daemon=True).start()
+
+    def call(self, work: Callable[[], T], seconds: float | None) -> T:
+        """What ``work`` gives, or raises. A call that has not begun when its time is up is not made.
+
+        Raises:
+            CallTimeout: it took longer than ``seconds``.
+        """
+        future: Future[T] = Future()
+        self._calls.put((future, partial(copy_context().run, work)))
+        try:
+            return future.result(seconds)
+        except NotInTime:
+            if future.done():  # an error of the call itself
+                raise
+            raise CallTimeout from None
+        finally:
+            future.cancel()
+
+    def end(self) -> None:
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (called := self._calls.get()) is not None:
+            future, work = called
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except BaseException as error:
+                    future.set_exception(error)
+            del called, future, work  # they may be large, and the next call takes its time
+
+
+class CallTimeout(Exception):
+    """A call has not come back in time. It may still be running."""
+
+
+def call_with_timeout(work: Callable[[], T], seconds: float, what: str) -> T:
+    """What ``work`` gives, or raises, on a thread of its own that is called after ``what``.
+
+    Raises:
+        TimeoutError: it took longer than ``seconds``.
+    """
+    thread = CallThread(f"lookup_hints {what}")
+    try:
+        return thread.call(work, seconds)
+    except CallTimeout:
+        raise TimeoutError(f"no answer within {seconds:g} s") from None
+    finally:
+        thread.end()
+
 
 IDLE_CONNECTORS = 8
 """How many opened connectors are kept that no task uses."""

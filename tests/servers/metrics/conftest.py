@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from lookup_hints.metrics import otel_export as otel
+from lookup_hints.metrics import otel_export
 
 T = TypeVar("T")
 
@@ -25,5 +25,5 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
                 found.append(bool(came))
             return came
 
-    monkeypatch.setattr(otel, "Condition", Counting)
+    monkeypatch.setattr(otel_export, "Condition", Counting)
     return found

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from lookup_hints.cli.language import EditedScript
+from lookup_hints.cli.language_server import EditedScript
 from lookup_hints.cli.main import main
 
 TABLE = (
@@ -89,7 +89,7 @@ def test_completion_knows_the_tables_of_the_file_and_its_statement_alone() -> No
 
 
 def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.delitem(sys.modules, "lookup_hints.cli.lsp", raising=False)
+    monkeypatch.delitem(sys.modules, "lookup_hints.cli.language_server", raising=False)
     monkeypatch.setitem(sys.modules, "lsprotocol", None)
     assert main(["lsp"]) == 2
     assert "is missing. Try: pip install 'lookup-hints[lsp]'" in capsys.readouterr().err

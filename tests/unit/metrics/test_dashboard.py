@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from docs import generate_dashboard
 from lookup_hints.metrics.lookup_metrics import CountsByKey, Latencies, LookupMetrics
-from lookup_hints.metrics.prometheus_families import LookupCollector
+from lookup_hints.metrics.prometheus import LookupCollector
 from lookup_hints.spec import LookupName
 
 _NAME = re.compile(r"\blookup_\w+")

@@ -11,10 +11,9 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from lookup_hints.errors import OptionError
-from lookup_hints.metrics import prometheus_endpoint as endpoint
+from lookup_hints.metrics import prometheus
 from lookup_hints.metrics.lookup_metrics import CountsByKey, Latencies, LookupMetrics, MaxGauge, about_counts
-from lookup_hints.metrics.prometheus_endpoint import LOOPBACK, MetricsServer, serve
-from lookup_hints.metrics.prometheus_families import metric_name
+from lookup_hints.metrics.prometheus import LOOPBACK, MetricsServer, metric_name, serve
 from lookup_hints.spec import LookupName
 from tests.unit.metrics.scraping import scraped, value
 
@@ -191,6 +190,6 @@ def test_a_driver_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
         assert name == "prometheus_client"
         return None
 
-    monkeypatch.setattr(endpoint, "find_spec", lacks)
+    monkeypatch.setattr(prometheus, "find_spec", lacks)
     with pytest.raises(OptionError, match=r"lacks the Python module 'prometheus_client'.*\[prometheus\]"):
         serve(0, LOOPBACK, dict)

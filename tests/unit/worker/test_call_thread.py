@@ -19,8 +19,7 @@ from lookup_hints.errors import LookupTimeout
 from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable
 from lookup_hints.spi.request_context import NOBODY, reporting_to
-from lookup_hints.worker.process.call_thread import CallThread, CallTimeout
-from lookup_hints.worker.process.open_connectors import OpenedSync, Process
+from lookup_hints.worker.process.open_connectors import CallThread, CallTimeout, OpenedSync, Process
 from tests.unit.engine.support import SCHEMA, Asked, names_of
 
 

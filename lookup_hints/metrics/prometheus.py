@@ -1,18 +1,20 @@
-"""The counts of lookups as families of Prometheus metrics.
+"""Metrics for Prometheus: the counts of lookups as families, and an HTTP endpoint that serves them.
 
 Names, units and meanings come from `about_counts`, and the kind of a metric from how its count merges. So a
-new count is a new metric, and nothing is written here for it.
+new count is a new metric, and nothing is written here for it. The driver may lack Prometheus' own package: it
+is imported where it is used.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from importlib.util import find_spec
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
-
+from lookup_hints.errors import OptionError, Problem
 from lookup_hints.metrics.lookup_metrics import (
     About,
     CountsByKey,
@@ -23,6 +25,11 @@ from lookup_hints.metrics.lookup_metrics import (
     division,
 )
 from lookup_hints.spec import LookupName
+
+if TYPE_CHECKING:
+    from wsgiref.simple_server import WSGIServer
+
+    from prometheus_client.core import Metric
 
 Read = Callable[[], Mapping[LookupName, LookupMetrics]]
 """Gives the counts of each lookup so far."""
@@ -52,7 +59,7 @@ def labels_of(name: LookupName) -> tuple[str, ...]:
     return tuple(str(getattr(name, label)) for label in LABELS)
 
 
-class LookupCollector(Collector):
+class LookupCollector:
     """All counts of all lookups, read again at each scrape."""
 
     def __init__(self, read: Read) -> None:
@@ -66,6 +73,8 @@ class LookupCollector(Collector):
 
 
 def _family(field: str, about: About, values: Iterable[tuple[tuple[str, ...], Any]]) -> Metric:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
     name = metric_name(field, about.unit)
     kind = type(getattr(LookupMetrics(), field))
     help_text = f"{about.unit}: {about.meaning}"
@@ -120,13 +129,15 @@ A name whose meaning differs is not served: a figure that is missing is seen, on
 FLINK_LABELS = ("job_name", "task_name", "operator_name", "subtask_index", "tm_id")
 
 
-class FlinkCollector(Collector):
+class FlinkCollector:
     """The counts as Flink's Prometheus reporter calls them: gauges, as it makes of Flink's counters."""
 
     def __init__(self, read: Read, job_name: str) -> None:
         self._read, self._job_name = read, job_name
 
     def collect(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
         lookups = self._read()
         for flinks, ours in SAME_COUNTS.items():
             help_text = f"lookup_hints: {' + '.join(ours)}"
@@ -139,3 +150,92 @@ class FlinkCollector(Collector):
         # The sums are those of all tasks and machines together: one subtask, on the driver.
         operator = f"LookupJoin[{name}]"
         return self._job_name, operator, operator, "0", "driver"
+
+
+LOOPBACK = "127.0.0.1"
+
+_log = logging.getLogger("lookup_hints.metrics")
+
+
+class MetricsServer:
+    """Serves the counts of a session until it is stopped, or the driver ends; a context manager.
+
+    A port that is taken is no reason to fail a job: then nothing is served, and ``url`` is empty.
+    """
+
+    def __init__(self, running: tuple[WSGIServer, Thread] | None) -> None:
+        self._running = running
+
+    @property
+    def port(self) -> int | None:
+        """Where it listens; None where it serves nothing."""
+        return None if self._running is None else self._running[0].server_port
+
+    @property
+    def url(self) -> str:
+        """What Prometheus is given; empty where it serves nothing."""
+        if self._running is None:
+            return ""
+        host = str(self._running[0].server_address[0])
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/metrics"
+
+    def stop(self) -> None:
+        """Close the port; may be called again."""
+        if self._running is None:
+            return
+        (server, thread), self._running = self._running, None
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    def __enter__(self) -> MetricsServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def check_port(port: int) -> None:
+    if not 0 <= port <= 65535:
+        raise OptionError(Problem(f"{port} is no port.", tip="Give one of 1 to 65535, or 0 for any."))
+
+
+def check_package() -> None:
+    """Refuse to serve where what serves is not installed."""
+    if find_spec("prometheus_client") is None:
+        raise OptionError(
+            Problem(
+                "Metrics cannot be served: the driver lacks the Python module 'prometheus_client'.",
+                tip="Try: pip install 'lookup-hints[prometheus]'",
+            )
+        )
+
+
+def serve(
+    port: int, host: str, read: Read, *, flink_names: bool = False, job_name: str = ""
+) -> MetricsServer:
+    """Serve what ``read`` gives, at each scrape again.
+
+    Args:
+        port: where; 0 takes one that is free.
+        host: the address to listen on; that of loopback lets nobody in from elsewhere.
+        read: gives the counts so far.
+        flink_names: whether Flink's names of metrics are served, too.
+        job_name: what dashboards for Flink call the job.
+
+    Raises:
+        OptionError: ``port`` is none, or the package is missing.
+    """
+    check_port(port)
+    check_package()
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    registry = CollectorRegistry()
+    registry.register(LookupCollector(read))
+    if flink_names:
+        registry.register(FlinkCollector(read, job_name))
+    try:
+        return MetricsServer(start_http_server(port, host, registry))
+    except OSError as error:
+        _log.warning("metrics are not served at %s, port %d: %s; all else goes on", host, port, error)
+        return MetricsServer(None)
