@@ -5,7 +5,7 @@ The rules are those of Flink's task failure recovery (``RestartBackoffTimeStrate
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -192,44 +192,40 @@ def restart_strategy(values: Mapping[str, Any], *, has_checkpoint: bool) -> Rest
         OptionError: the options of the strategy contradict each other.
     """
     default = "exponential-delay" if has_checkpoint else "none"
+    name = values["restart-strategy.type"] or default
+    kind, options = _KINDS[name]
     try:
-        return _KINDS[values["restart-strategy.type"] or default](values)
+        return kind(
+            **{field: values[f"restart-strategy.{name}.{option}"] for field, option in options.items()}
+        )
     except ValueError as error:
         raise OptionError(Problem(f"The restart strategy cannot be: {error}.")) from None
 
 
-def _fixed_delay(values: Mapping[str, Any]) -> RestartStrategy:
-    prefix = "restart-strategy.fixed-delay."
-    return FixedDelayRestart(values[f"{prefix}attempts"], values[f"{prefix}delay"])
-
-
-def _failure_rate(values: Mapping[str, Any]) -> RestartStrategy:
-    prefix = "restart-strategy.failure-rate."
-    return FailureRateRestart(
-        max_failures_per_interval=values[f"{prefix}max-failures-per-interval"],
-        interval=values[f"{prefix}failure-rate-interval"],
-        delay=values[f"{prefix}delay"],
-    )
-
-
-def _exponential_delay(values: Mapping[str, Any]) -> RestartStrategy:
-    prefix = "restart-strategy.exponential-delay."
-    return ExponentialDelayRestart(
-        initial_backoff=values[f"{prefix}initial-backoff"],
-        max_backoff=values[f"{prefix}max-backoff"],
-        multiplier=values[f"{prefix}backoff-multiplier"],
-        reset_threshold=values[f"{prefix}reset-backoff-threshold"],
-        jitter_factor=values[f"{prefix}jitter-factor"],
-        attempts=values[f"{prefix}attempts-before-reset-backoff"],
-    )
-
-
-_KINDS = {
-    "none": lambda _: NoRestart(),
-    "fixed-delay": _fixed_delay,
-    "failure-rate": _failure_rate,
-    "exponential-delay": _exponential_delay,
+_KINDS: Mapping[str, tuple[Callable[..., RestartStrategy], Mapping[str, str]]] = {
+    "none": (NoRestart, {}),
+    "fixed-delay": (FixedDelayRestart, {"attempts": "attempts", "delay": "delay"}),
+    "failure-rate": (
+        FailureRateRestart,
+        {
+            "max_failures_per_interval": "max-failures-per-interval",
+            "interval": "failure-rate-interval",
+            "delay": "delay",
+        },
+    ),
+    "exponential-delay": (
+        ExponentialDelayRestart,
+        {
+            "initial_backoff": "initial-backoff",
+            "max_backoff": "max-backoff",
+            "multiplier": "backoff-multiplier",
+            "reset_threshold": "reset-backoff-threshold",
+            "jitter_factor": "jitter-factor",
+            "attempts": "attempts-before-reset-backoff",
+        },
+    ),
 }
+"""By Flink's name of a strategy: what makes it, and the option that gives each of its values."""
 
 
 def _check(holds: bool, message: str) -> None:

@@ -229,17 +229,14 @@ class _Task:
     def _results(self) -> Iterator[pa.ListArray]:
         for settled in self._settled_rows():
             for lists in settled.results(self._spec):
-                self._count_rows(lists)
+                found, out = rows_of_join(lists, self._spec.kind)
+                self._rows_found += found
+                self._rows_out += out
                 with self._waiting("writing"):
                     yield lists
                 if self._limit_pause.is_due_after(len(lists), time.monotonic()):
                     yield from filling(lists.type)
             del settled, lists  # they may be large, and the next ones take their time
-
-    def _count_rows(self, lists: pa.ListArray) -> None:
-        found, out = rows_of_join(lists, self._spec.kind)
-        self._rows_found += found
-        self._rows_out += out
 
     @contextmanager
     def _waiting(self, cause: Cause) -> Iterator[None]:
@@ -250,8 +247,11 @@ class _Task:
             self._waits.turn(None, time.monotonic())
 
     def _settled_rows(self) -> Iterator[Settled]:
-        opened = self._opened
-        run = self._run_sync(opened) if isinstance(opened, OpenedSync) else self._run_async(opened)
+        opened, inputs = self._opened, self._inputs()
+        if isinstance(opened, OpenedSync):
+            run = run_sync(self._scheduler, inputs, opened.lookup, clock=time.monotonic, sleep=time.sleep)
+        else:
+            run = run_async(self._driver(opened), inputs, self._here.loop.call)
         return without_secrets(self._checked(run), opened.connector, opened.secrets)
 
     def _checked(self, run: Iterator[Settled]) -> Iterator[Settled]:
@@ -264,14 +264,6 @@ class _Task:
                 self._letters.write_full_parts()
             self._scheduler.check_errors()
             self._letters.finish()
-
-    def _run_sync(self, opened: OpenedSync) -> Iterator[Settled]:
-        return run_sync(
-            self._scheduler, self._inputs(), opened.lookup, clock=time.monotonic, sleep=time.sleep
-        )
-
-    def _run_async(self, opened: OpenedAsync) -> Iterator[Settled]:
-        return run_async(self._driver(opened), self._inputs(), self._here.loop.call)
 
     def _driver(self, opened: OpenedAsync) -> AsyncDriver:
         if not self._spec.by_row:
@@ -310,12 +302,10 @@ class _Task:
             time.sleep(seconds)
 
     def _window_sizes(self) -> Iterator[int]:
-        if self._spec.settings.stops_early:
-            return ending_at(PAUSE_ROWS, self._growing(CAREFUL_GROWTH))
-        return self._growing(CAREFUL_GROWTH if self._spec.by_row else GROWTH)
-
-    def _growing(self, growth: int) -> Iterator[int]:
-        return window_sizes(growth, self._most_rows)
+        stops_early = self._spec.settings.stops_early
+        growth = CAREFUL_GROWTH if stops_early or self._spec.by_row else GROWTH
+        sizes = window_sizes(growth, self._most_rows)
+        return ending_at(PAUSE_ROWS, sizes) if stops_early else sizes
 
     def _most_rows(self) -> int | None:
         limits = (self._scheduler.most_rows, self._memory.most_rows())
