@@ -260,8 +260,8 @@ class TaskCache:
             now, before = self._cache.counts, self._counts
             self._counts = replace(
                 now,
-                cache_rows=now.cache_rows + before.cache_rows,
-                cache_bytes=now.cache_bytes + before.cache_bytes,
+                cache_rows=max(now.cache_rows, before.cache_rows),
+                cache_bytes=max(now.cache_bytes, before.cache_bytes),
             )
 
     def _give_up(self, error: Exception) -> None:

@@ -197,7 +197,7 @@ def _check_file(file: str, given: CheckOptions) -> Sequence[Finding] | None:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from lookup_hints.cli.doctor import examine_file
+    from lookup_hints.cli.doctor_command import examine_file
 
     script = _script(options)
     key = dict(each.split("=", 1) for each in options.key if "=" in each)

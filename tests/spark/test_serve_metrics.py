@@ -16,7 +16,7 @@ from lookup_hints.cli import commands, job, submit
 from lookup_hints.cli import main as cli
 from lookup_hints.cli.arguments import FAILED
 from lookup_hints.errors import OptionError
-from lookup_hints.metrics import prometheus
+from lookup_hints.metrics import prometheus as prometheus
 from tests.unit.metrics.scraping import scraped, value
 
 TABLE = """CREATE OR REPLACE TEMPORARY TABLE {name} (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)

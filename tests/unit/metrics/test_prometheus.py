@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from lookup_hints.errors import OptionError
-from lookup_hints.metrics import prometheus
+from lookup_hints.metrics import prometheus as prometheus
 from lookup_hints.metrics.lookup_metrics import CountsByKey, Latencies, LookupMetrics, MaxGauge, about_counts
 from lookup_hints.metrics.prometheus import LOOPBACK, MetricsServer, metric_name, serve
 from lookup_hints.spec import LookupName
