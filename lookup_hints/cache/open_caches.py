@@ -46,7 +46,7 @@ KEPT = 8
 """This many stores stay open in a process that no task uses now."""
 
 
-class Stores:
+class OpenCaches:
     """The stores that one process has open, and of what it has warned."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Between a scheduler and a cache: what is known of the keys of a window, and what the source has answered.
 
-The scheduler's driver hands over answers and does not wait; the thread that reads the input asks the cache,
+The scheduler's runner hands over answers and does not wait; the thread that reads the input asks the cache,
 and writes. Where the cache fails, the task goes on without it and says so once: its rows are the same.
 """
 

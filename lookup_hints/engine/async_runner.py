@@ -57,26 +57,26 @@ class RunProgress:
     is_done: bool
 
 
-def run_async(driver: AsyncDriver, inputs: Iterator[Keys], call: LoopCall) -> Iterator[Settled]:
+def run_async(runner: AsyncRunner, inputs: Iterator[Keys], call: LoopCall) -> Iterator[Settled]:
     """Settle the rows of ``inputs``, in their order; on any end every request in flight is cancelled."""
     try:
-        progress = call(_progress_with(driver, next(inputs, None)))
+        progress = call(_progress_with(runner, next(inputs, None)))
         while not progress.is_done:
             yield from progress.finished
             wants_input = progress.wants_input
             del progress  # what was handed out may be large
             if wants_input:
-                progress = call(_progress_with(driver, next(inputs, None)))
+                progress = call(_progress_with(runner, next(inputs, None)))
             else:
-                progress = call(driver.progress())
+                progress = call(runner.progress())
     finally:
-        call(driver.close())
+        call(runner.close())
 
 
-async def _progress_with(driver: AsyncDriver, keys: Keys | None) -> RunProgress:
+async def _progress_with(runner: AsyncRunner, keys: Keys | None) -> RunProgress:
     # One call: each takes the time of two threads' waking up.
-    await driver.feed(keys)
-    return await driver.progress()
+    await runner.feed(keys)
+    return await runner.progress()
 
 
 def _up_to(nbytes: int, finished: Iterator[Settled]) -> Iterator[Settled]:
@@ -88,7 +88,7 @@ def _up_to(nbytes: int, finished: Iterator[Settled]) -> Iterator[Settled]:
             return
 
 
-class AsyncDriver:
+class AsyncRunner:
     """One run of a scheduler on the event loop. Its methods are called on the loop's thread only."""
 
     def __init__(

@@ -122,7 +122,7 @@ def with_permits(
             own.acquire_blocking(deadline)
             if deadline is not None:  # nothing else ends a lookup whose permit came late
                 request = replace(request, timeout=max(TIMER_TOLERANCE, deadline - clock()))
-        with _Sending(request, own, connector, observer, clock):
+        with _SentRequest(request, own, connector, observer, clock):
             return lookup(request)
 
     return sending
@@ -144,7 +144,7 @@ def with_permits_async(
         own = permits() if takes_permits else None
         if own is not None and not own.try_acquire():
             await own.acquire(None if request.timeout is None else clock() + request.timeout)
-        with _Sending(request, own, connector, observer, clock):
+        with _SentRequest(request, own, connector, observer, clock):
             return await lookup(request)
 
     return sending
@@ -154,7 +154,7 @@ def _takes_permits(connector: Connector, limiter: RequestLimiter) -> bool:
     return limiter is not UNLIMITED and not isinstance(connector, AcquiresPermits)
 
 
-class _Sending:
+class _SentRequest:
     """A block in which one request is sent; at its end the permit is free, and the observer told."""
 
     def __init__(

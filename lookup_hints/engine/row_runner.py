@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lookup_hints.engine.async_runner import CANCEL_SECONDS, AsyncDriver, had_permit, no_permit
+from lookup_hints.engine.async_runner import CANCEL_SECONDS, AsyncRunner, had_permit, no_permit
 from lookup_hints.engine.backlog import Ask
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.errors import ConnectorError, LookupTimeout
@@ -42,7 +42,7 @@ class _Asked:
         self.timer: asyncio.TimerHandle | None = None
 
 
-class RowDriver(AsyncDriver):
+class RowRunner(AsyncRunner):
     """One run of a scheduler whose connector is asked one key at a time, ``capacity`` of them at once."""
 
     def __init__(

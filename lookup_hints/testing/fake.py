@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from lookup_hints.engine.arrow import distinct_keys
-from lookup_hints.engine.async_runner import AsyncDriver, LoopCall, run_async
+from lookup_hints.engine.async_runner import AsyncRunner, LoopCall, run_async
 from lookup_hints.engine.permits import limiter_of
 from lookup_hints.engine.request_scheduler import RequestScheduler
-from lookup_hints.engine.row_runner import RowDriver
+from lookup_hints.engine.row_runner import RowRunner
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import ConnectorError
@@ -220,17 +220,17 @@ def _run_async(
     loop = asyncio.SelectorEventLoop() if waits else FakeLoop()
     scheduler = _scheduler(spec, loop.time, time.sleep)
     if isinstance(connector, AsyncRowLookup) and spec.by_row:
-        driver: AsyncDriver = RowDriver(
+        runner: AsyncRunner = RowRunner(
             scheduler, connector, connector.alookup_row, spec.settings.capacity, connector.row_starter
         )
     else:
-        driver = AsyncDriver(scheduler, connector.alookup)
+        runner = AsyncRunner(scheduler, connector.alookup)
     call: LoopCall = loop.run_until_complete
     started = loop.time()
     try:
         call(connector.aopen())
         try:
-            windows = list(run_async(driver, iter([distinct_keys(table)]), call))
+            windows = list(run_async(runner, iter([distinct_keys(table)]), call))
             return windows, loop.time() - started, scheduler
         finally:
             call(connector.aclose())

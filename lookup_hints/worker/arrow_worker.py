@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookup_hints.cache.open_caches import Stores
+from lookup_hints.cache.open_caches import OpenCaches
 from lookup_hints.cache.task_cache import TaskCache
 from lookup_hints.engine.adaptive_batch_size import (
     CAREFUL_GROWTH,
@@ -33,11 +33,11 @@ from lookup_hints.engine.adaptive_batch_size import (
     windows,
 )
 from lookup_hints.engine.arrow import Keys, distinct_keys, ordered_keys, whole, without_keys
-from lookup_hints.engine.async_runner import AsyncDriver, run_async
+from lookup_hints.engine.async_runner import AsyncRunner, run_async
 from lookup_hints.engine.masking import without_secrets
 from lookup_hints.engine.permits import UNLIMITED, RequestLimiter, limiter_of
 from lookup_hints.engine.request_scheduler import RequestScheduler
-from lookup_hints.engine.row_runner import RowDriver
+from lookup_hints.engine.row_runner import RowRunner
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.engine.window import Settled
 from lookup_hints.limits.shared_limits import LimitStores, folder_of_executor
@@ -54,7 +54,7 @@ from lookup_hints.spi import AsyncRowLookup
 from lookup_hints.worker.dead_letter_files import DeadLetterWriter
 from lookup_hints.worker.process import open_connectors as process
 from lookup_hints.worker.process.open_connectors import Opened, OpenedAsync, OpenedSync, Process
-from lookup_hints.worker.process.pickled_connector import CarriedConnector
+from lookup_hints.worker.process.pickled_connector import PickledConnector
 from lookup_hints.worker.process.running_task import running_statement, teller
 
 ArrowLookup = Callable[[Iterator[Any]], Iterator[pa.Array]]
@@ -67,7 +67,7 @@ def arrow_lookup(spec: LookupSpec, report: Report | None = None) -> ArrowLookup:
     annotations tell it so. The function returns ``ARRAY<STRUCT<...>>``: empty for a miss or a NULL in
     the key, NULL for a key that `on-error=skip` drops. ``report`` is called at the end of each task.
     """
-    carried = CarriedConnector.of(spec.connector)
+    carried = PickledConnector.of(spec.connector)
     identity, spec = carried.identity, spec.over(carried)
 
     def one_key(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
@@ -103,7 +103,7 @@ def look_up(
         observer = here.the(Telemetry).observer(spec.name)
         watch = teller(spec.name.function)
         own = spec.over(opened.connector)
-        memory = here.the(Stores).task_cache(
+        memory = here.the(OpenCaches).task_cache(
             own, identity, folder_of_executor(), _asking_anew(spec, identity)
         )
         task = _Task(own, opened, batches, watch, observer, _limiter(own, here), memory)
@@ -129,7 +129,7 @@ def _refresh(spec: LookupSpec, identity: str, keys: pa.Table, here: process.Proc
     settings = replace(spec.settings, on_error="fail", dead_letters=None, stops_early=False)
     with _opened(spec, identity, here) as opened:
         own = replace(spec, settings=settings, columns=spec.held_columns, order=None).over(opened.connector)
-        memory = here.the(Stores).task_cache(own, identity, folder_of_executor())
+        memory = here.the(OpenCaches).task_cache(own, identity, folder_of_executor())
         columns = iter([[column.combine_chunks() for column in keys.columns]])
         for _ in _Task(own, opened, columns, limiter=_limiter(own, here), memory=memory, here=here).results():
             pass
@@ -138,7 +138,7 @@ def _refresh(spec: LookupSpec, identity: str, keys: pa.Table, here: process.Proc
 def _opened(spec: LookupSpec, identity: str, here: process.Process) -> AbstractContextManager[Opened]:
     """What this process has opened for ``spec``: its connector, or the one that an earlier task left."""
     carried = spec.connector
-    read = carried.connector if isinstance(carried, CarriedConnector) else lambda: carried
+    read = carried.connector if isinstance(carried, PickledConnector) else lambda: carried
     return here.opened(identity, read, asynchronous=spec.settings.asynchronous)
 
 
@@ -251,7 +251,7 @@ class _Task:
         if isinstance(opened, OpenedSync):
             run = run_sync(self._scheduler, inputs, opened.lookup, clock=time.monotonic, sleep=time.sleep)
         else:
-            run = run_async(self._driver(opened), inputs, self._here.loop.call)
+            run = run_async(self._runner(opened), inputs, self._here.loop.call)
         return without_secrets(self._checked(run), opened.connector, opened.secrets)
 
     def _checked(self, run: Iterator[Settled]) -> Iterator[Settled]:
@@ -265,14 +265,14 @@ class _Task:
             self._scheduler.check_errors()
             self._letters.finish()
 
-    def _driver(self, opened: OpenedAsync) -> AsyncDriver:
+    def _runner(self, opened: OpenedAsync) -> AsyncRunner:
         if not self._spec.by_row:
-            return AsyncDriver(self._scheduler, opened.lookup)
+            return AsyncRunner(self._scheduler, opened.lookup)
         assert isinstance(opened.connector, AsyncRowLookup)
         capacity = self._spec.settings.capacity
         if self._observer is not UNOBSERVED:  # who is told of each request
-            return RowDriver(self._scheduler, opened.connector, opened.lookup_row, capacity)
-        return RowDriver(self._scheduler, opened.connector, opened.lookup_row, capacity, opened.row_starter)
+            return RowRunner(self._scheduler, opened.connector, opened.lookup_row, capacity)
+        return RowRunner(self._scheduler, opened.connector, opened.lookup_row, capacity, opened.row_starter)
 
     def _inputs(self) -> Iterator[Keys]:
         batches = key_batches(self._read(), self._spec.argument_schema)

@@ -19,7 +19,7 @@ from pyarrow import types
 from lookup_hints.metrics.lookup_metrics import Report
 from lookup_hints.spec import LookupSpec
 from lookup_hints.worker.arrow_worker import look_up
-from lookup_hints.worker.process.pickled_connector import CarriedConnector
+from lookup_hints.worker.process.pickled_connector import PickledConnector
 
 PandasLookup = Callable[[Iterator[Any]], Iterator[pd.Series]]
 
@@ -36,7 +36,7 @@ def pandas_lookup(spec: LookupSpec, report: Report | None = None) -> PandasLooku
     Takes keys in the form that ``wrapping`` gives them, and answers as ``arrow_lookup`` does, as lists
     of tuples.
     """
-    carried = CarriedConnector.of(spec.connector)
+    carried = PickledConnector.of(spec.connector)
     identity, spec = carried.identity, spec.over(carried)
 
     def one_key(series: Iterator[pd.Series]) -> Iterator[pd.Series]:

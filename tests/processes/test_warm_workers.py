@@ -25,7 +25,7 @@ from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.tables.catalog import build_connector
 from lookup_hints.worker.arrow_worker import look_up
 from lookup_hints.worker.process.open_connectors import Process
-from lookup_hints.worker.process.pickled_connector import CarriedConnector
+from lookup_hints.worker.process.pickled_connector import PickledConnector
 from tests.spark.own import FAILING, FOUND, LATE, PASSING, Use
 from tests.spark.versions import since
 from tests.spark.warm import (
@@ -270,7 +270,7 @@ def looked_up(connector: Connector, asynchronous: bool, ids: list[int]) -> list[
     copy = pickle.loads(pickle.dumps(connector))
     spec = LookupSpec(copy, ("id",), ("id", "name"), LookupSettings(asynchronous, batch_size=1))
     return plain(
-        look_up(spec, CarriedConnector.of(connector).identity, iter([(pa.array(ids, pa.int64()),)]), None)
+        look_up(spec, PickledConnector.of(connector).identity, iter([(pa.array(ids, pa.int64()),)]), None)
     )
 
 

@@ -20,7 +20,7 @@ from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.worker.process import open_connectors as process
 
 
-class CarriedConnector(Connector):
+class PickledConnector(Connector):
     """Stands for a connector until a worker process uses it."""
 
     def __init__(
@@ -33,7 +33,7 @@ class CarriedConnector(Connector):
         self._connector = connector
 
     @classmethod
-    def of(cls, connector: Connector) -> CarriedConnector:
+    def of(cls, connector: Connector) -> PickledConnector:
         """Stands for ``connector``; called on the driver.
 
         Raises:
@@ -55,12 +55,12 @@ class CarriedConnector(Connector):
         return _read(self.identity, self._pickled) if connector is None else connector
 
 
-def _arrived(table: LookupTable, identity: str, pickled: bytes) -> CarriedConnector:
+def _arrived(table: LookupTable, identity: str, pickled: bytes) -> PickledConnector:
     """On the worker. What is missing there shows now, where it is explained."""
     if not process.this_process.has(identity):
-        return CarriedConnector(table, identity, pickled, _read(identity, pickled))
+        return PickledConnector(table, identity, pickled, _read(identity, pickled))
     _count_for_this_task(identity)
-    return CarriedConnector(table, identity, pickled)
+    return PickledConnector(table, identity, pickled)
 
 
 def _read(identity: str, pickled: bytes) -> Any:

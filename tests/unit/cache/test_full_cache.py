@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from lookup_hints.cache import open_caches
 from lookup_hints.cache.full_cache import HeldTable, keys_by_hash
-from lookup_hints.cache.open_caches import Stores
+from lookup_hints.cache.open_caches import OpenCaches
 from lookup_hints.cache.store.hashing import comparable, hashes_of
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
@@ -158,7 +158,7 @@ def test_a_table_that_was_invalidated_is_read_again() -> None:
     connector.rows = [(1, "new")]
     taken = (Invalidation(WHO, 1),)
     assert run(connector, 1, 2, invalidations=taken)[0] == [["new"], []], "by key, until the table is there"
-    (held,) = process.this_process.the(Stores)._held.values()
+    (held,) = process.this_process.the(OpenCaches)._held.values()
     held.wait()
     connector.asked.clear()
     assert run(connector, 1, 2, invalidations=taken)[0] == [["new"], []]
@@ -414,7 +414,7 @@ def test_a_folder_that_goes_while_a_task_runs_is_no_error(
 ) -> None:
     connector = Readable([(1, "a")])
     run(connector, 1)
-    memory = Stores().task_cache(
+    memory = OpenCaches().task_cache(
         spec_of(connector), str(sorted(connector.table.options.items())), executor / "lookup_hints"
     )
     shutil.rmtree(executor / "lookup_hints")

@@ -25,7 +25,7 @@ from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable, RowR
 from lookup_hints.worker.arrow_worker import Background, look_up
 from lookup_hints.worker.process import open_connectors as process
 from lookup_hints.worker.process.open_connectors import Process
-from lookup_hints.worker.process.pickled_connector import CarriedConnector
+from lookup_hints.worker.process.pickled_connector import PickledConnector
 from tests.unit.engine.support import plain
 
 CACHE = PartialCache(600.0, missing_ttl=30.0, max_bytes=2**26)
@@ -519,5 +519,5 @@ def test_a_cache_changes_no_row(
 def test_the_connector_that_is_carried_says_whose_answers_they_are() -> None:
     """Connectors of equal tables and rows are equal, those of other rows are not."""
     one, same, other = (Table("t", [(1.0, name)]) for name in ("a", "a", "b"))
-    identities = [CarriedConnector.of(each).identity for each in (one, same, other)]
+    identities = [PickledConnector.of(each).identity for each in (one, same, other)]
     assert identities[0] == identities[1] != identities[2]

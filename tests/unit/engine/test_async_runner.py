@@ -13,7 +13,7 @@ import pytest
 
 from lookup_hints.engine import async_runner
 from lookup_hints.engine.arrow import Keys
-from lookup_hints.engine.async_runner import AsyncDriver, run_async
+from lookup_hints.engine.async_runner import AsyncRunner, run_async
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout
@@ -35,8 +35,8 @@ Lookup = Callable[[LookupRequest], Awaitable[Answer]]
 
 
 def run(loop: VirtualLoop, lookup: Lookup, *inputs: Keys, **settings: Any) -> Iterator[Settled]:
-    driver = AsyncDriver(RequestScheduler(spec(**settings), Random(1)), lookup)
-    return run_async(driver, iter(inputs), loop.call)
+    runner = AsyncRunner(RequestScheduler(spec(**settings), Random(1)), lookup)
+    return run_async(runner, iter(inputs), loop.call)
 
 
 class Recorder:
@@ -120,8 +120,8 @@ def test_nothing_is_read_ahead_of_an_answer_where_a_limit_may_stop_the_task(
             times.append(loop.time())
             yield keys(key)
 
-    driver = AsyncDriver(RequestScheduler(spec(stops_early=stops_early), Random(1)), Recorder(lambda _: 1.0))
-    found = handed_back(run_async(driver, inputs(), loop.call))
+    runner = AsyncRunner(RequestScheduler(spec(stops_early=stops_early), Random(1)), Recorder(lambda _: 1.0))
+    found = handed_back(run_async(runner, inputs(), loop.call))
     assert found == [[(key, f"n{key}")] for key in range(3)]
     assert times == read
 
@@ -216,16 +216,16 @@ def test_answers_that_come_while_a_run_is_closed_start_nothing_new(loop: Virtual
         return names_of()(request)
 
     scheduler = RequestScheduler(spec(batch_size=1, capacity=2), Random(1))
-    driver = AsyncDriver(scheduler, lookup)
+    runner = AsyncRunner(scheduler, lookup)
 
     async def close_amid_answers() -> None:
-        await driver.feed(keys(*range(20)))
+        await runner.feed(keys(*range(20)))
         await asyncio.sleep(1.0)
         answers_are_there.set()
         for _ in range(steps):  # each lets the answers come one step nearer to the scheduler
             await asyncio.sleep(0)
         before = scheduler.metrics.requests
-        await driver.close()
+        await runner.close()
         assert scheduler.metrics.requests == before < 20
 
     loop.call(close_amid_answers())
@@ -233,7 +233,7 @@ def test_answers_that_come_while_a_run_is_closed_start_nothing_new(loop: Virtual
 
 def test_an_interrupt_while_waiting_cancels_what_is_in_flight(loop: VirtualLoop) -> None:
     lookup = Recorder(lambda _: 1000.0)
-    driver = AsyncDriver(RequestScheduler(spec(timeout=10_000.0), Random(1)), lookup)
+    runner = AsyncRunner(RequestScheduler(spec(timeout=10_000.0), Random(1)), lookup)
 
     def inputs() -> Iterator[Keys]:
         yield keys(1)
@@ -245,7 +245,7 @@ def test_an_interrupt_while_waiting_cancels_what_is_in_flight(loop: VirtualLoop)
             raise KeyboardInterrupt from None
 
     with pytest.raises(KeyboardInterrupt):
-        list(run_async(driver, inputs(), call))
+        list(run_async(runner, inputs(), call))
     assert lookup.cancelled == [1]
     assert lookup.in_flight == 0
 
@@ -283,9 +283,9 @@ def test_an_error_of_the_input_passes_and_cancels_what_is_in_flight(loop: Virtua
         yield keys(0, 1000)
         raise EOFError("upstream")
 
-    driver = AsyncDriver(RequestScheduler(spec(batch_size=1, timeout=10_000.0), Random(1)), lookup)
+    runner = AsyncRunner(RequestScheduler(spec(batch_size=1, timeout=10_000.0), Random(1)), lookup)
     with pytest.raises(EOFError):
-        list(run_async(driver, inputs(), loop.call))
+        list(run_async(runner, inputs(), loop.call))
     assert lookup.cancelled == [1000]
 
 

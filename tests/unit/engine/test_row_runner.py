@@ -16,7 +16,7 @@ import pytest
 from lookup_hints.engine.arrow import Keys
 from lookup_hints.engine.async_runner import run_async
 from lookup_hints.engine.request_scheduler import RequestScheduler
-from lookup_hints.engine.row_runner import RowDriver
+from lookup_hints.engine.row_runner import RowRunner
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout, OptionError, Problem
@@ -171,14 +171,14 @@ def _starts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def run(loop: VirtualLoop, people: AsyncRowLookup, *inputs: Keys, **settings: Any) -> Iterator[Settled]:
     lookup = spec(people, asynchronous=True, **settings)
     assert lookup.by_row
-    driver = RowDriver(
+    runner = RowRunner(
         RequestScheduler(lookup, Random(1)),
         people,
         people.alookup_row,
         lookup.settings.capacity,
         people.row_starter,
     )
-    return run_async(driver, iter(inputs), loop.call)
+    return run_async(runner, iter(inputs), loop.call)
 
 
 def named(*ids: int) -> list[Any]:

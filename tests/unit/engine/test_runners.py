@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lookup_hints.engine.adaptive_batch_size import windows
 from lookup_hints.engine.arrow import Keys, distinct_keys
-from lookup_hints.engine.async_runner import AsyncDriver, run_async
+from lookup_hints.engine.async_runner import AsyncRunner, run_async
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.engine.window import Settled
@@ -69,8 +69,8 @@ def run_both(
     by_sync = run_sync(RequestScheduler(lookup, Random(1)), inputs(), answer, clock=clock, sleep=clock.sleep)
     loop = VirtualLoop()
     dawdling = slow(answer, lambda request: Random(request.keys.num_rows).random())
-    driver = AsyncDriver(RequestScheduler(lookup, Random(1)), dawdling)
-    both = list(by_sync), list(run_async(driver, inputs(), loop.call))
+    runner = AsyncRunner(RequestScheduler(lookup, Random(1)), dawdling)
+    both = list(by_sync), list(run_async(runner, inputs(), loop.call))
     loop.close()
     return both
 
@@ -181,6 +181,6 @@ def test_a_sync_failure_reaches_the_caller() -> None:
 def test_no_input_gives_no_window() -> None:
     assert run_plain(scheduler(), iter([]), names_of(), Clock()) == []
     loop = VirtualLoop()
-    driver = AsyncDriver(RequestScheduler(spec(), Random(1)), slow(names_of(), lambda _: 0.0))
-    assert list(run_async(driver, iter([]), loop.call)) == []
+    runner = AsyncRunner(RequestScheduler(spec(), Random(1)), slow(names_of(), lambda _: 0.0))
+    assert list(run_async(runner, iter([]), loop.call)) == []
     loop.close()

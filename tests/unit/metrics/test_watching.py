@@ -9,7 +9,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from lookup_hints.engine.async_runner import AsyncDriver, run_async
+from lookup_hints.engine.async_runner import AsyncRunner, run_async
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.errors import ConnectorError
@@ -52,7 +52,7 @@ def run(shown: Shown | None, asynchronous: bool, windows: int = 1) -> RequestSch
 
     if asynchronous:
         loop = VirtualLoop()
-        list(run_async(AsyncDriver(lookup, slow(answer, lambda _: 0.1)), inputs, loop.call))
+        list(run_async(AsyncRunner(lookup, slow(answer, lambda _: 0.1)), inputs, loop.call))
         loop.close()
     else:
         clock = shown.clock if shown else Clock()
@@ -87,7 +87,7 @@ def test_a_quick_task_shows_its_counts_once(asynchronous: bool) -> None:
     lookup = RequestScheduler(spec(asynchronous=asynchronous), Random(1), watch=shown)
     if asynchronous:
         loop = VirtualLoop()
-        list(run_async(AsyncDriver(lookup, slow(names_of(), lambda _: 0.0)), iter([keys(1)]), loop.call))
+        list(run_async(AsyncRunner(lookup, slow(names_of(), lambda _: 0.0)), iter([keys(1)]), loop.call))
         loop.close()
     else:
         clock = shown.clock

@@ -21,7 +21,7 @@ from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.tables import registry
 from lookup_hints.tables.catalog import build_connector
 from lookup_hints.testing import ConnectorContract, looked_up
-from lookup_hints.worker.process.pickled_connector import CarriedConnector
+from lookup_hints.worker.process.pickled_connector import PickledConnector
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "your-own-connector.md"
 SCHEMA = pa.schema([("code", pa.string()), ("capital", pa.string())])
@@ -138,7 +138,7 @@ def test_what_is_opened_too_early_cannot_travel() -> None:
             return []
 
     with pytest.raises(OptionError, match=r"Early cannot be sent to the workers: .* Open what a connector"):
-        CarriedConnector.of(built(Early))
+        PickledConnector.of(built(Early))
 
 
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])

@@ -47,7 +47,7 @@ from lookup_hints.worker.arrow_worker import arrow_lookup, look_up, rows_of_join
 from lookup_hints.worker.pandas_worker import pandas_lookup, python_values, wrapping
 from lookup_hints.worker.process import open_connectors as process
 from lookup_hints.worker.process.open_connectors import OpenedAsync, Process, scanned
-from lookup_hints.worker.process.pickled_connector import CarriedConnector
+from lookup_hints.worker.process.pickled_connector import PickledConnector
 from tests.unit.engine.support import Asked, Clock, VirtualLoop, plain, rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("kind", pa.string()), ("score", pa.float64())])
@@ -512,8 +512,8 @@ def test_a_lookup_out_of_time_leaves_the_opening_to_the_others(fresh_process: Pr
 
 
 def test_equal_connectors_have_one_identity_and_others_another() -> None:
-    assert CarriedConnector.of(People()).identity == CarriedConnector.of(People()).identity
-    assert CarriedConnector.of(People()).identity != CarriedConnector.of(People("others")).identity
+    assert PickledConnector.of(People()).identity == PickledConnector.of(People()).identity
+    assert PickledConnector.of(People()).identity != PickledConnector.of(People("others")).identity
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
