@@ -1,4 +1,4 @@
-"""The statements that may concern lookup tables, as values.
+"""The statements that may concern lookup tables (CREATE, DROP, DESCRIBE, SHOW, REFRESH): read from text.
 
 Only ``CreateLookupTable`` and ``ShowLookupTables`` are surely ours. Of the others the text alone does not
 tell: whoever holds the catalog looks the name up, and leaves the statement to Spark when it is not known.

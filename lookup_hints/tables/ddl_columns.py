@@ -1,4 +1,4 @@
-"""The column list of CREATE TEMPORARY TABLE -> an Arrow schema and the primary key."""
+"""The column list of CREATE TEMPORARY TABLE -> Arrow schema and primary key; and the cursor that reads DDL."""
 
 from __future__ import annotations
 
