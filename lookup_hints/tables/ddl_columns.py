@@ -1,4 +1,4 @@
-"""The column list of CREATE TEMPORARY TABLE -> Arrow schema and primary key; and the cursor that reads DDL."""
+"""The column list of CREATE TEMPORARY TABLE -> Arrow schema and primary key; and what reads DDL."""
 
 from __future__ import annotations
 
