@@ -376,12 +376,13 @@ def comparison_sides(statement: Statement, at: Cut, kind: type[exp.Expr]) -> tup
     In Spark all comparisons have one level: ``a = b < c`` is ``(a = b) < c``. sqlglot reads it otherwise.
     """
     whole = statement.expression(at)
+    if not isinstance(whole, kind):
+        return None
     first, last = statement.tokens.indices(at)
     seen = list(statement.tokens.in_plain_sight(first, last))
     signs = [index for index in seen if statement.pieces[index].text in _COMPARISONS]
     if (
-        not isinstance(whole, kind)
-        or any(statement.tokens.is_word(index, *_PREDICATES) for index in seen)
+        any(statement.tokens.is_word(index, *_PREDICATES) for index in seen)
         or len(signs) != 1
         or statement.pieces[signs[0]].text.replace("==", "=") != OPERATORS[kind]
         or not first < signs[0] < last
