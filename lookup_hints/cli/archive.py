@@ -17,8 +17,6 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from lookup_hints import __version__
 from lookup_hints.errors import Problem, QueryError
 
-"""What the archive is called."""
-
 # sqlglot plans, on the driver: which may be a Python that has none of it, too.
 _PACKAGES = ("lookup_hints", "lookup_connectors", "sqlglot")
 _METADATA = ("METADATA", "entry_points.txt")

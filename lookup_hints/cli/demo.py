@@ -25,8 +25,6 @@ from lookup_hints.statements.script import ScriptStatement, split_statements
 if TYPE_CHECKING:
     from lookup_hints.session import LookupSession
 
-"""Where the data is made, if nothing else is said."""
-
 _CUSTOMERS = ((1, "Ada", "GB"), (2, "Emmy", "DE"), (3, "Grace", "US"), (4, "Sofia", "RU"), (5, "Hedy", "AT"))
 _LATE = (6, "Mary", "GB")
 _ORDERS = (

@@ -294,27 +294,15 @@ def _ran(
     session: LookupSession, statement: ScriptStatement, values: Mapping[str, Any], limit: int, screen: _Screen
 ) -> Shown:
     ran = StatementRun(session, statement, values, screen.following(session.spark))
-    taken = ran.take(lambda frame: _FirstRows.of(frame, limit))
+    # One row more than are shown: whether there are more is told.
+    taken = ran.take(lambda frame: (frame, frame.take(limit + 1) if frame.columns and limit else []))
     if taken is None:
         text = f"started: {ran.stream}; stop it with session.streams.stop()"
         return _noted(text) + _plan_of(ran.plan)
-    return _rows(ran, taken, limit) + _counts(ran) + _plan_of(ran.plan)
+    return _rows(ran, *taken, limit) + _counts(ran) + _plan_of(ran.plan)
 
 
-@dataclass(frozen=True)
-class _FirstRows:
-    """The first rows of a frame, one more than are shown."""
-
-    frame: DataFrame
-    rows: Sequence[Any]
-
-    @classmethod
-    def of(cls, frame: DataFrame, limit: int) -> _FirstRows:
-        return cls(frame, frame.take(limit + 1) if frame.columns and limit else [])
-
-
-def _rows(ran: StatementRun, first: _FirstRows, limit: int) -> Shown:
-    frame, rows = first.frame, first.rows
+def _rows(ran: StatementRun, frame: DataFrame, rows: Sequence[Any], limit: int) -> Shown:
     if not frame.columns:
         return _noted(f"done in {ran.seconds:.1f} s")
     if ran.gives_text:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -158,7 +158,6 @@ class ConnectorContract:
         connector = self.connector(table)
         if not isinstance(connector, AsyncLookup):
             skip("the connector is asked one request at a time")
-            return
         keys = [*self.present, *self.absent]
         requests = [_request(table, [key]) for key in keys]
         answers = asyncio.run(_ask_async(connector, requests * 25, at_once=True))
@@ -169,7 +168,6 @@ class ConnectorContract:
         connector = self.connector(table)
         if not isinstance(connector, AsyncLookup):
             skip("the connector is asked one request at a time")
-            return
         first, second = (_request(table, [key]) for key in ([*self.present, *self.absent] * 2)[:2])
         alone = _asked(connector, second)[-1]
         assert asyncio.run(_after_cancellations(connector, first, second)) == [alone] * 6
@@ -180,7 +178,6 @@ class ConnectorContract:
         connector = self.connector(table)
         if not isinstance(connector, AsyncRowLookup) or connector.keys_per_request() != 1:
             skip("the connector is not asked key by key")
-            return
         if not check_started_rows(connector, _request(table, [*self.present, *self.absent] * 5)):
             skip("the connector starts no keys together")
 
@@ -213,7 +210,6 @@ class ConnectorContract:
         connector = self.connector(table)
         if not isinstance(connector, Scan):
             skip("the connector cannot read the whole table")
-            return
         columns = [field for field in table.schema if field.name not in self.present[0]][:1]
         for schema in (table.schema, pa.schema([*(table.schema.field(name) for name in self.present[0])])):
             rows = pa.Table.from_batches(connector.scan(schema), schema)
@@ -228,7 +224,6 @@ class ConnectorContract:
         connector = self.connector(table)
         if not isinstance(connector, FilteredScan):
             skip("the connector cannot leave out rows of a scan")
-            return
         rows = pa.Table.from_batches(connector.scan(table.schema), table.schema)
         for name, column in zip(rows.column_names, rows.columns, strict=True):
             for wanted in filters_over(name, column):
@@ -243,7 +238,6 @@ class ConnectorContract:
         connector = self.connector(table)
         if not isinstance(connector, OrderedLookup):
             skip("the connector gives all rows of a key")
-            return
         check_rows_by_order(connector, _request(table, [*self.present, *self.absent]), placed_answers)
 
     def test_the_size_it_tells_names_its_source_and_is_right_where_it_is_exact(
@@ -252,7 +246,6 @@ class ConnectorContract:
         connector = self.connector(table)
         if not isinstance(connector, Statistics):
             skip("the connector does not know how large the table is")
-            return
         size = connector.statistics()
         assert size.source, "EXPLAIN says where the number is from, or why there is none"
         if size.exact and isinstance(connector, Scan):
@@ -262,7 +255,6 @@ class ConnectorContract:
         connector = self.connector(table)
         if not isinstance(connector, ReportsChanges) or not isinstance(connector, Scan):
             skip("the connector does not tell what has changed, or what there is")
-            return
         rows = pa.Table.from_batches(connector.scan(table.schema), table.schema)
         keys = pa.schema([table.schema.field(name) for name in self.present[0]])
         for name, column in zip(rows.column_names, rows.columns, strict=True):
@@ -281,7 +273,6 @@ class ConnectorContract:
         connector = self.connector(table)
         if not isinstance(connector, ReportsChanges) or not isinstance(connector, Scan):
             skip("the connector does not tell what has changed, or what there is")
-            return
         rows = pa.Table.from_batches(connector.scan(table.schema), table.schema)
         for name, column in zip(rows.column_names, rows.columns, strict=True):
             least, greatest = (pc.min(column), pc.max(column)) if grows(column.type) else (None, None)
@@ -294,7 +285,6 @@ class ConnectorContract:
         connector = self.connector_type(replace(table, schema=pa.schema([]), primary_key=()))
         if not isinstance(connector, ReportsSchema):
             skip("the connector does not know its columns")
-            return
         schema, primary_key = connector.discover()
         assert {*table.schema.names} <= {*schema.names}
         told = replace(table, schema=schema, primary_key=primary_key)
@@ -304,7 +294,6 @@ class ConnectorContract:
         connector = self.connector(table)
         if not isinstance(connector, ReportsOutcomes):
             skip("the connector does not tell outcomes in rows")
-            return
         request = _request(table, self.absent)
         outcome = Outcome(ConnectorError("scripted"), 1, [None] * len(self.absent))
         told = connector.outcome_rows(request.keys, request.schema, outcome)
@@ -467,7 +456,7 @@ def _counted(rows: pa.Table) -> Counter[str]:
     return Counter(row_texts(rows))
 
 
-def skip(reason: str) -> None:
+def skip(reason: str) -> NoReturn:
     """Skip the test that runs, for a ``reason``."""
     import pytest  # tests alone need it: the module is importable without
 
