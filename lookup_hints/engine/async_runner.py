@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from lookup_hints.engine.arrow import Keys
@@ -42,33 +42,22 @@ class LoopCall(Protocol):
     def __call__(self, coroutine: Coroutine[Any, Any, _T], /) -> _T: ...
 
 
-@dataclass(frozen=True)
-class RunProgress:
-    """What has come of a run since it was last asked.
+RunProgress = tuple[tuple[Settled, ...], bool, bool]
+"""Settled rows in the order of the input, whether the next window is wanted, and whether all is handed back.
 
-    Args:
-        finished: settled rows, in the order of the input; not all of them where they are large.
-        wants_input: whether the next window should be given now.
-        is_done: whether everything is handed back.
-    """
-
-    finished: tuple[Settled, ...]
-    wants_input: bool
-    is_done: bool
+Where rows are large, not all of them come at once.
+"""
 
 
 def run_async(runner: AsyncRunner, inputs: Iterator[Keys], call: LoopCall) -> Iterator[Settled]:
     """Settle the rows of ``inputs``, in their order; on any end every request in flight is cancelled."""
     try:
-        progress = call(_progress_with(runner, next(inputs, None)))
-        while not progress.is_done:
-            yield from progress.finished
-            wants_input = progress.wants_input
-            del progress  # what was handed out may be large
-            if wants_input:
-                progress = call(_progress_with(runner, next(inputs, None)))
-            else:
-                progress = call(runner.progress())
+        finished, wants_input, is_done = call(_progress_with(runner, next(inputs, None)))
+        while not is_done:
+            yield from finished
+            del finished  # they may be large
+            step = _progress_with(runner, next(inputs, None)) if wants_input else runner.progress()
+            finished, wants_input, is_done = call(step)
     finally:
         call(runner.close())
 
@@ -133,7 +122,7 @@ class AsyncRunner:
                 self._go_on()  # what they held may be what others waited for
             if finished or self._scheduler.wants_input or self._scheduler.is_done:
                 is_done = self._scheduler.is_done and not finished
-                return RunProgress(finished, self._scheduler.wants_input, is_done)
+                return finished, self._scheduler.wants_input, is_done
             self._changed.clear()
             await self._wait(shown_again)
 
