@@ -178,6 +178,7 @@ class TaskCache:
         self._pending: deque[CacheWrite] = deque()
         self._learned = self._written = (0, 0)  # keys and bytes; each is changed by one thread
         self._counts = LookupMetrics()
+        self._most = (0, 0)  # rows and bytes of the cache
 
     @property
     def learn(self) -> Learn | None:
@@ -257,11 +258,10 @@ class TaskCache:
 
     def _look(self) -> None:
         if self._cache is not None:
-            now, before = self._cache.counts, self._counts
-            self._counts = replace(
-                now,
-                cache_rows=max(now.cache_rows, before.cache_rows),
-                cache_bytes=max(now.cache_bytes, before.cache_bytes),
+            self._counts = self._cache.counts
+            self._most = (
+                max(self._most[0], self._counts.cache_rows),
+                max(self._most[1], self._counts.cache_bytes),
             )
 
     def _give_up(self, error: Exception) -> None:
@@ -272,7 +272,13 @@ class TaskCache:
 
     @property
     def counts(self) -> LookupMetrics:
-        return replace(self._counts, cache_checks=0 if self._watch is None else self._watch.asked)
+        rows, nbytes = self._most
+        return replace(
+            self._counts,
+            cache_rows=MaxGauge(rows),
+            cache_bytes=MaxGauge(nbytes),
+            cache_checks=0 if self._watch is None else self._watch.asked,
+        )
 
 
 def warn_without_cache(table: str, why: str) -> None:

@@ -343,7 +343,7 @@ class OriginLimiter:
 
 
 class OriginPermits:
-    """The permits of one lookup, or of several one after the other: a ``spi.reporting.Permits``."""
+    """The permits of one lookup, or of several one after the other: a ``spi.request_context.Permits``."""
 
     def __init__(self, limiter: OriginLimiter) -> None:
         self.try_acquire = limiter.try_acquire

@@ -1,7 +1,7 @@
 """Metrics and spans of requests by OpenTelemetry, sent from a worker process over OTLP.
 
-It needs OpenTelemetry's SDK: `workers` knows whether that is there. Nothing of a request's content is told:
-no keys, no URLs, no messages of errors.
+It needs OpenTelemetry's SDK: `otel_setup` knows whether that is there. Nothing of a request's content
+is told: no keys, no URLs, no messages of errors.
 """
 
 from __future__ import annotations

@@ -110,8 +110,8 @@ class PendingWaits:
 class TaskRecorder:
     """Adds up what one lookup function counts in one task. What comes with each request is cheap to add.
 
-    It listens to the connector, too: see ``spi.reporting``. ``refused`` is called when that says that the
-    source refused a request for a while.
+    It listens to the connector, too: see ``spi.request_context``. ``refused`` is called when that says
+    that the source refused a request for a while.
     """
 
     def __init__(

@@ -184,7 +184,7 @@ def restart_strategy(values: Mapping[str, Any], *, has_checkpoint: bool) -> Rest
     """The strategy that options ask for.
 
     Args:
-        values: the value in force of each of ``options.RESTART_OPTIONS``, by its key.
+        values: the value in force of each of ``stream_options.RESTART_OPTIONS``, by its key.
         has_checkpoint: whether the query has a checkpoint to go on from: without a type given, one that
             has is restarted with exponential delays, one that has not is not restarted.
 
