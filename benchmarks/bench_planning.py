@@ -100,9 +100,9 @@ def _ways(plain: SparkSession, session: LookupSession) -> dict[str, Callable[[],
 
     def of_count(count: int) -> dict[str, Callable[[], object]]:
         return {
-            f"{count} joins: {VIEWS}": lambda: plain.sql(new(query(count))),
-            f"{count} joins: {SURE}": lambda: session.sql(new(query(count, "asked_"))),
-            f"{count} joins: {CHOSEN}": lambda: session.sql(new(query(count, "priced_"))),
+            f"star of {count}: {VIEWS}": lambda: plain.sql(new(query(count))),
+            f"star of {count}: {SURE}": lambda: session.sql(new(query(count, "asked_"))),
+            f"star of {count}: {CHOSEN}": lambda: session.sql(new(query(count, "priced_"))),
         }
 
     return {
@@ -128,8 +128,8 @@ def _report(found: Theme, medians: dict[str, float]) -> None:
         found.add(Figure(way, median, " ms", at_most=LIMITS.get(way)))
     for count in COUNTS:
         for way in (SURE, CHOSEN):
-            times = (medians[f"{count} joins: {way}"] - GRACE) / medians[f"{count} joins: {VIEWS}"]
-            what = f"{count} joins: {way}, without {GRACE:g} ms / {VIEWS}"
+            times = (medians[f"star of {count}: {way}"] - GRACE) / medians[f"star of {count}: {VIEWS}"]
+            what = f"star of {count}: {way}, without {GRACE:g} ms / {VIEWS}"
             found.add(Figure(what, times, at_most=TIMES_SPARK))
 
 

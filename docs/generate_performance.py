@@ -47,7 +47,12 @@ FIGURES = {
     "executors": ("scale", "speed of 2 executors / of 1"),
     "memory": ("scale", "largest resident size of a worker, 10 M rows"),
     "overhead": ("overhead", "lookup join / identity UDF"),
-    "plan": ("planning", "five joins: planning, and what it asks Spark"),
+    "plan": ("planning", "star of 5: asked, as the tables say"),
+    "plan_20": ("planning", "star of 20: asked, as the tables say"),
+    "views": ("planning", "star of 5: Spark's own analysis over views"),
+    "views_20": ("planning", "star of 20: Spark's own analysis over views"),
+    "row": ("latency", "time added to an identity UDF by one row by key"),
+    "start": ("latency", "lookup-hints run / a plain PySpark job, to the end"),
     "plain": ("planning", "no lookup: what is added"),
     "refused": ("citizen_refusing", "4 tasks, no Retry-After: answers 429 after 5 s"),
     "of_the_best": ("citizen_refusing", "4 tasks, no Retry-After: the same / of the best fixed capacity"),
@@ -65,7 +70,7 @@ What a lookup join costs on one small machine, what each way is for, and what he
 
 *Seconds by the number of orders, where each looks for one of a million customers in PostgreSQL.*
 
-- A lookup adds **{added}** to a query over 100 rows, planning included.
+- One row by key takes **{row}** longer than a Python function that does nothing, planning included.
 - Reading the customers whole takes **{few} times** as long as asking for those of 1,000 orders.
 - From **{crossing}** orders on, reading all customers is faster.
 - A million orders, keys as they come, are looked up at **{asyncpg} times** the speed of a loop of plain asyncpg.
@@ -141,7 +146,10 @@ due together are one request.
 
 What a small query waits for is mostly planning: Spark analyses three texts, some 10 ms each.
 
-- Five lookup joins are planned in {plan}. A statement without a lookup table waits {plain} longer.
+- A query over 100 rows takes {added} longer with a lookup.
+- A statement with five lookup joins is planned in {plan}, and with twenty in {plan_20}. Spark takes {views} and {views_20}
+  for the same joins of views. A statement without a lookup table waits {plain} longer.
+- `lookup-hints run` takes {start} times as long as a plain PySpark job with the same join, from start to end.
 - `LIMIT 20` over a million orders sent {limit_requests} requests for {limit_keys} keys. Write it in the statement,
   rather than `show()` or `limit()` of its DataFrame: only the statement tells the lookup join that few rows will do.
 
