@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any, TextIO
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
 
 NO_BAR_OF_SPARK = {"spark.ui.showConsoleProgress": "false"}
 """Configuration by which a new Spark draws no bar: ours stands on the same line, and a log wants none."""
-
-_CONNECT = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
-_CONNECT_KEYS = ("spark.remote", "spark.api.mode")
-"""With these a session may be one of a Connect server, which starts its own JVM or has one."""
 
 _EVERY = 1.0
 """Seconds between two looks at the time."""
@@ -60,7 +57,7 @@ class SparkStart:
         self.log: Path | None = None
         """The file that the JVM writes to for as long as it lives."""
         import_module("pyspark")
-        if _needs_a_jvm(self._conf):
+        if not _is_connect(self._conf) and not has_jvm():
             self.log = _new_file() if hides_log else None
             self._jvm = ThreadPoolExecutor(1, "spark-start").submit(_launch, self._conf, self.log)
 
@@ -87,9 +84,14 @@ class SparkStart:
         return builder.getOrCreate()
 
 
-def _needs_a_jvm(conf: Mapping[str, str]) -> bool:
-    is_connect = any(os.environ.get(name) for name in _CONNECT) or any(key in conf for key in _CONNECT_KEYS)
-    return not is_connect and not has_jvm()
+def _is_connect(conf: Mapping[str, str]) -> bool:
+    """Whether the session is one of a Connect server, as ``SparkSession.Builder.getOrCreate`` decides it."""
+    if "spark.remote" in conf or {"SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"} & os.environ.keys():
+        return True
+    mode = conf.get("spark.api.mode", os.environ.get("SPARK_API_MODE", "")).lower()
+    if mode in ("classic", "connect"):
+        return mode == "connect"
+    return os.environ.get("SPARK_CONNECT_MODE", "1" if find_spec("pyspark_connect") else "0") == "1"
 
 
 def _new_file() -> Path:

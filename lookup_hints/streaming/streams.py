@@ -100,6 +100,9 @@ class Streams:
     def lookups_of(self, progress: Any) -> Mapping[LookupName, LookupMetrics]:
         """What lookups counted in one micro-batch, for a ``StreamingQueryListener`` of your own.
 
+        On Spark Connect counts may come a little later than the progress. They are waited for: 2 s at most,
+        or 0.5 s for a query that has counted nothing before.
+
         Args:
             progress: ``event.progress`` of ``onQueryProgress``, or one of a query's ``recentProgress``.
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from lookup_hints import __version__
-from lookup_hints.cli.check import Finding, as_github, as_json, as_sarif
+from lookup_hints.cli.arguments import FINDING_FORMATS
+from lookup_hints.cli.check import FORMATS, Finding, as_github, as_json, as_sarif
 from lookup_hints.cli.main import main
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
@@ -117,3 +118,7 @@ def test_the_hook_of_pre_commit_runs_what_is_there(tmp_path: Path) -> None:
     file = tmp_path / "job.sql"
     file.write_text(MISTAKE)
     assert main([*arguments, str(file)]) == 1
+
+
+def test_each_format_that_can_be_named_can_be_written() -> None:
+    assert tuple(FORMATS) == FINDING_FORMATS

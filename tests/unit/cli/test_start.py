@@ -86,6 +86,7 @@ def test_where_spark_does_not_start_what_it_said_is_shown(
         ({"spark.api.mode": "connect"}, {}),
         ({}, {"SPARK_REMOTE": "sc://here"}),
         ({}, {"SPARK_API_MODE": "connect"}),
+        ({}, {"SPARK_CONNECT_MODE": "1"}),
     ],
 )
 def test_a_session_of_a_connect_server_needs_no_jvm_of_ours(
@@ -96,6 +97,18 @@ def test_a_session_of_a_connect_server_needs_no_jvm_of_ours(
         monkeypatch.setenv(name, value)
     assert jvm.start(conf, hides_log=True).log is None
     assert jvm.confs == []
+
+
+@pytest.mark.parametrize("environment", [{"SPARK_API_MODE": "classic"}, {"SPARK_CONNECT_MODE": "0"}])
+def test_where_classic_spark_is_asked_for_its_jvm_starts(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jvm = FakeJvm(monkeypatch)
+    jvm.may_be_there.set()
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    jvm.start({}, hides_log=False).session()
+    assert len(jvm.confs) == 1
 
 
 def test_spark_draws_no_bar_of_its_own_over_ours(monkeypatch: pytest.MonkeyPatch) -> None:
