@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 from lookup_connectors.postgres import PostgresConnector
 
-from lookup_hints.spec import FullCache, LookupSettings, LookupSpec, PeriodicReload
+from lookup_hints.lookup_spec import FullCache, LookupSettings, LookupSpec, PeriodicReload
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.worker.arrow_worker import look_up
 

@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from lookup_hints.async_function import async_wait as async_wait
+    from lookup_hints.lookup_spec import LookupName as LookupName
     from lookup_hints.metrics.lookup_metrics import LookupMetrics as LookupMetrics
     from lookup_hints.retry import ExponentialDelay as ExponentialDelay
     from lookup_hints.retry import FixedDelay as FixedDelay
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from lookup_hints.session import LookupSession as LookupSession
     from lookup_hints.session import disable as disable
     from lookup_hints.session import enable as enable
-    from lookup_hints.spec import LookupName as LookupName
     from lookup_hints.spi.connector import AsyncLookup as AsyncLookup
     from lookup_hints.spi.connector import SyncLookup as SyncLookup
     from lookup_hints.streaming.restart_strategy import ExponentialDelayRestart as ExponentialDelayRestart
@@ -39,7 +39,7 @@ _HOME = {
     "FixedDelay": "retry",
     "FixedDelayRestart": "streaming.restart_strategy",
     "LookupMetrics": "metrics.lookup_metrics",
-    "LookupName": "spec",
+    "LookupName": "lookup_spec",
     "LookupSession": "session",
     "NoRestart": "streaming.restart_strategy",
     "RetryPolicy": "retry",

@@ -8,15 +8,15 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from lookup_hints.dataframe import join as frame_join
-from lookup_hints.driver.measure import explain_analyze
-from lookup_hints.driver.prepare import Prepared
-from lookup_hints.driver.scope import Args, StatementScope, state_of
-from lookup_hints.driver.statements import Statements
+from lookup_hints.driver.explain_analyze import explain_analyze
+from lookup_hints.driver.parse_and_plan import Prepared
+from lookup_hints.driver.run_statement import Statements
+from lookup_hints.driver.statement_scope import Args, StatementScope, state_of
+from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.prometheus import LOOPBACK, MetricsServer, serve
 from lookup_hints.metrics.readable_summary import Moment
 from lookup_hints.retry import RetryPolicy
-from lookup_hints.spec import LookupName
 from lookup_hints.spi import Connector
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.statements.script import read_script, split_statements

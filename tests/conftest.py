@@ -86,7 +86,7 @@ def _tables_end_with_their_file() -> Iterator[None]:
     """Which files share a Spark, and in which order, is chance: none finds the lookup tables of another."""
     yield
     for session in _shared:
-        from lookup_hints.driver.scope import _states  # which imports Spark
+        from lookup_hints.driver.statement_scope import _states  # which imports Spark
 
         made = _states._made.get(session)  # which no test of policies may find made by another
         if made is not None:

@@ -18,19 +18,19 @@ ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "lookup_hints"
 CONNECTORS = ROOT / "connectors" / "lookup_connectors"
 
-BASE = {"compat", "errors", "retry", "spec", "sql", "spi"}
+BASE = {"pyspark_internals", "errors", "retry", "lookup_spec", "sql", "spi"}
 
 MAY_IMPORT: dict[str, set[str]] = {
-    "compat": set(),
+    "pyspark_internals": set(),
     "errors": set(),
     "retry": {"errors"},
     "sql": {"errors"},
     "spi": {"errors", "sql"},
-    "spec": {"errors", "retry", "spi"},
+    "lookup_spec": {"errors", "retry", "spi"},
     "hints": BASE,
     "tables": {*BASE, "hints"},
     "plan": {*BASE, "hints"},
-    "plan.read": {*BASE, "plan.read"},
+    "plan.parse": {*BASE, "plan.parse"},
     "plan.write": {*BASE, "plan"},
     "plan.forms": {*BASE, "plan"},
     "limits": BASE,
@@ -59,12 +59,12 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 INSIDE_PLAN = {
     "plan": set[str](),
-    "plan.read": set[str](),
+    "plan.parse": set[str](),
     "plan.write": {"plan.write"},
     "plan.forms": {"plan.write", "plan.forms"},
     "plan.planner": {"plan.write", "plan.forms"},
 }
-"""Which of its folders the parts of ``plan`` import, beside ``plan.read`` and the values of ``plan`` itself.
+"""Which of its folders the parts of ``plan`` import, beside ``plan.parse`` and the values of ``plan`` itself.
 
 What is decided of every join knows no form of join, nor do the means of writing. A form has both.
 """
@@ -90,7 +90,7 @@ WRITES_DIALECTS = {"adbc.statements"}
 
 OWNERS = {
     "sqlglot": {"hints", "plan"},
-    "pyspark": {"compat", "driver", "worker", "streaming", "cli", "notebook"},
+    "pyspark": {"pyspark_internals", "driver", "worker", "streaming", "cli", "notebook"},
     "pandas": {"worker.pandas_worker"},
     "IPython": {"notebook.magics"},
     "prompt_toolkit": {"cli.shell_prompt"},
@@ -104,7 +104,7 @@ TAKE_TYPES = {"pyspark": {"async_function", "dataframe", "session"}}
 """Those that import their types, too, and nothing at run time."""
 
 PRIVATE = {"cli.commands": {"_actions"}, "adbc.drivers": {"_driver_path"}}
-"""What modules beside ``compat`` touch of others that is private, for want of another way."""
+"""What modules beside ``pyspark_internals`` touch of others that is private, for want of another way."""
 
 
 def modules(package: Path) -> list[Path]:
@@ -299,7 +299,7 @@ def test_what_is_private_elsewhere_is_touched_in_one_module_alone() -> None:
     ours = {name for tree in trees.values() for name in members(tree)}
     ours |= {"_replace", "_asdict", "_fields"}  # of named tuples, whose names are public
     strange = {name: set(touches(tree)) - ours for name, tree in trees.items()}
-    assert strange.pop("compat")
+    assert strange.pop("pyspark_internals")
     assert {name: touched for name, touched in strange.items() if touched} == PRIVATE
 
 
@@ -348,7 +348,7 @@ def test_nothing_but_the_settings_reaches_into_the_jvm() -> None:
         for found in re.finditer(r"(?<!self)\._j[a-z]\w*", path.read_text(encoding="utf-8"))
     ]
     # Planning one lookup would wait longer for settings, key by key, than for Spark's analysis.
-    assert wrong == ["lookup_hints/compat.py: ._jconf"]
+    assert wrong == ["lookup_hints/pyspark_internals.py: ._jconf"]
 
 
 @pytest.mark.parametrize(

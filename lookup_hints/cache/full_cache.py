@@ -29,8 +29,8 @@ from lookup_hints.cache.task_cache import NOTHING, Cache, NotKept, error_summary
 from lookup_hints.engine.adaptive_batch_size import WINDOW_BYTES
 from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed, distinct_keys
 from lookup_hints.errors import ConnectorError, LookupHintsError
+from lookup_hints.lookup_spec import DailyReload, FullCache, LookupSpec, PeriodicReload, Switch
 from lookup_hints.metrics.lookup_metrics import LookupMetrics, MaxGauge
-from lookup_hints.spec import DailyReload, FullCache, LookupSpec, PeriodicReload, Switch
 from lookup_hints.worker.process.open_connectors import scanned
 
 RETRY_SECONDS = 60.0

@@ -29,7 +29,7 @@ from lookup_hints.cache.task_cache import (
 from lookup_hints.engine.arrow import conform
 from lookup_hints.engine.masking import known_secrets, masked
 from lookup_hints.errors import ConnectorError, InternalError, LookupHintsError
-from lookup_hints.spec import ChangedColumn, Invalidation, LookupSpec, PartialCache, Switch
+from lookup_hints.lookup_spec import ChangedColumn, Invalidation, LookupSpec, PartialCache, Switch
 from lookup_hints.spi import Changes, ChangesRequest, Connector, ReportsChanges
 from lookup_hints.spi.changes import versions_of
 from lookup_hints.spi.request_and_answer import LookupTable

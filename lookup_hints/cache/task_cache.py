@@ -18,8 +18,8 @@ import pyarrow as pa
 from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed
 from lookup_hints.engine.backlog import Learn
 from lookup_hints.errors import LookupHintsError
+from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.lookup_metrics import CountsByKey, LookupMetrics, MaxGauge
-from lookup_hints.spec import LookupSpec
 from lookup_hints.spi.request_and_answer import OrderCondition
 
 if TYPE_CHECKING:

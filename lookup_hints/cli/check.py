@@ -23,15 +23,15 @@ from lookup_hints.cli.names_in_text import (
 )
 from lookup_hints.errors import OptionError, Problem, QueryError, Span
 from lookup_hints.hints.hint_comments import lookup_hints
-from lookup_hints.plan.context import Context
+from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.plan.joins import LookupPlan
+from lookup_hints.plan.parse.query_parts import query_parts
+from lookup_hints.plan.parse.statement import Statement as ReadStatement
+from lookup_hints.plan.parse.statement import UnreadableStatement
 from lookup_hints.plan.planner import plan, surely_uses_lookup
-from lookup_hints.plan.read.query_parts import query_parts
-from lookup_hints.plan.read.statement import Statement as ReadStatement
-from lookup_hints.plan.read.statement import UnreadableStatement
+from lookup_hints.plan.session_interface import Context
 from lookup_hints.retry import RowPredicate
-from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import Connector
 from lookup_hints.spi.filtering import Filter
 from lookup_hints.spi.request_and_answer import LookupTable

@@ -10,9 +10,9 @@ from lookup_hints.cli.check import CheckOptions, lookups_of
 from lookup_hints.cli.job import Script
 from lookup_hints.cli.statement_run import failure
 from lookup_hints.driver.doctor import DRIVER, DoctorFinding, DoctorReport, ExaminedTable
-from lookup_hints.driver.scope import state_of
+from lookup_hints.driver.statement_scope import state_of
 from lookup_hints.errors import LookupHintsError
-from lookup_hints.spec import LookupSpec
+from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.spi import HealthCheck
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.statements.classify import Setting, SparkStatement, read_statement

@@ -35,13 +35,13 @@ from lookup_hints.cli.statement_run import (
     without_empty,
 )
 from lookup_hints.cli.stream_run import run_with_streams
+from lookup_hints.driver.explain_analyze import run_to_its_end
 from lookup_hints.driver.functions import is_connect
-from lookup_hints.driver.measure import run_to_its_end
 from lookup_hints.errors import LookupHintsError, OptionError
+from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.prometheus import check_package
 from lookup_hints.metrics.readable_summary import Measured, what_mattered
 from lookup_hints.plan.explain import joins_text
-from lookup_hints.spec import LookupName
 from lookup_hints.statements.classify import check_configuration, shown_text
 from lookup_hints.statements.script import ScriptStatement, parse_params, read_script, split_statements
 

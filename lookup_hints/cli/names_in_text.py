@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from lookup_hints.errors import Problem, Span, nearest
-from lookup_hints.plan.read.lookup_use import LookupUse
-from lookup_hints.plan.read.query_blocks import Block, Query, Relation, Shape
-from lookup_hints.plan.read.query_parts import query_parts
-from lookup_hints.plan.read.statement import FindTable, UnreadableStatement
-from lookup_hints.plan.read.statement import Statement as ReadStatement
+from lookup_hints.plan.parse.lookup_use import LookupUse
+from lookup_hints.plan.parse.query_blocks import Block, Query, Relation, Shape
+from lookup_hints.plan.parse.query_parts import query_parts
+from lookup_hints.plan.parse.statement import FindTable, UnreadableStatement
+from lookup_hints.plan.parse.statement import Statement as ReadStatement
 from lookup_hints.sql.lexer import Kind, Piece, code, pieces
 from lookup_hints.sql.text_edits import Cut
 

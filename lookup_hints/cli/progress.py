@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 from lookup_hints.driver.functions import is_connect
+from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.readable_summary import Moment, live_text
-from lookup_hints.spec import LookupName
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,8 +17,8 @@ from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import urlsplit
 
-from lookup_hints.compat import has_jvm, launched_jvm
 from lookup_hints.errors import LookupHintsError
+from lookup_hints.pyspark_internals import has_jvm, launched_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

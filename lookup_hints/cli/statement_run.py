@@ -15,9 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lookup_hints.cli.progress import LiveLines, Watch
+from lookup_hints.driver.explain_analyze import MetricsByName, analyzed, measured
 from lookup_hints.driver.functions import brings_counts
-from lookup_hints.driver.measure import MetricsByName, analyzed, measured
 from lookup_hints.errors import LookupHintsError, QueryError, Span, cause_of
+from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.readable_summary import (
     Measured,
@@ -26,7 +27,6 @@ from lookup_hints.metrics.readable_summary import (
     seconds_text,
     waited_for_source,
 )
-from lookup_hints.spec import LookupName
 from lookup_hints.statements.classify import gives_text
 
 if TYPE_CHECKING:

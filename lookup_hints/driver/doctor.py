@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lookup_hints.compat import cloudpickled
-from lookup_hints.driver.scope import StatementScope
 from lookup_hints.driver.shipping import shipped, strip_annotations
+from lookup_hints.driver.statement_scope import StatementScope
 from lookup_hints.errors import cause_of
 from lookup_hints.metrics.readable_summary import seconds_text
 from lookup_hints.plan.decide.budgets import cluster_of
 from lookup_hints.plan.decide.settings import session_option
+from lookup_hints.pyspark_internals import cloudpickled
 from lookup_hints.spi import Connector, HealthCheck, HealthRequest, ReportsHealth
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.tables.catalog import build_connector

@@ -24,14 +24,14 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from lookup_hints.driver import connect_counts
-from lookup_hints.driver.counts import Counts, accumulating, listening
+from lookup_hints.driver import metrics_over_connect
+from lookup_hints.driver.metrics_collector import Counts, accumulating, listening
 from lookup_hints.driver.shipping import Batches, shipped, strip_annotations
 from lookup_hints.errors import InternalError, OptionError, Problem
+from lookup_hints.lookup_spec import LookupName, LookupSpec
 from lookup_hints.metrics.lookup_metrics import LookupMetrics, Report
 from lookup_hints.metrics.readable_summary import Moment
 from lookup_hints.plan.joins import TableScan
-from lookup_hints.spec import LookupName, LookupSpec
 from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.security_policy import SWITCHES, Policy, policy_of_configuration, policy_of_environment
@@ -75,9 +75,9 @@ class _Application:
         self.report: Report | None = None
         if not is_connect(spark):
             self.report = Reporter(accumulating(spark, self.counts))
-        elif connect_counts.can_receive(spark):
-            self._fetch = connect_counts.receive(spark, self.counts.take)
-            self.report = Reporter(connect_counts.send)
+        elif metrics_over_connect.can_receive(spark):
+            self._fetch = metrics_over_connect.receive(spark, self.counts.take)
+            self.report = Reporter(metrics_over_connect.send)
 
     @property
     def counts_come_late(self) -> bool:
@@ -238,7 +238,7 @@ def policy_of(spark: SparkSession) -> Policy:
 
 def brings_counts(spark: SparkSession) -> bool:
     """Whether counts of the workers come back from ``spark``."""
-    return not is_connect(spark) or connect_counts.can_receive(spark)
+    return not is_connect(spark) or metrics_over_connect.can_receive(spark)
 
 
 def is_connect(spark: SparkSession) -> bool:

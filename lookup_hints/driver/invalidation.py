@@ -18,8 +18,8 @@ from uuid import uuid4
 import pyarrow as pa
 
 from lookup_hints.errors import Problem, QueryError
+from lookup_hints.lookup_spec import Invalidation, LookupSettings, LookupSpec
 from lookup_hints.plan.decide.settings import cache_of, whole_of
-from lookup_hints.spec import Invalidation, LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup, Connector
 from lookup_hints.spi.options import Conf
 from lookup_hints.spi.request_and_answer import LookupTable

@@ -17,8 +17,8 @@ from lookup_hints.engine.arrow import Keys, Placed, absent, count_up_to, distinc
 from lookup_hints.engine.event_log import EventLog
 from lookup_hints.engine.permits import RequestLimiter
 from lookup_hints.engine.window import HeldWindows, Window
+from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.task_recorder import RequestObserver, TaskRecorder
-from lookup_hints.spec import LookupSpec
 from lookup_hints.spi.request_and_answer import LookupRequest, Outcomes
 
 

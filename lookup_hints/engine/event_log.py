@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from lookup_hints.engine.masking import known_secrets
 from lookup_hints.errors import AnswerError, ConnectorError, LookupHintsError, LookupTimeout
+from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.lookup_metrics import Events
-from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import Connector
 from lookup_hints.spi.secrets import MASK, masker
 

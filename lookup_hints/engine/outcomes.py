@@ -24,8 +24,8 @@ from lookup_hints.engine.backlog import Ask, Batch, LookupState, Part
 from lookup_hints.engine.event_log import connector_name, failure, is_defect, out_of_time
 from lookup_hints.engine.window import Window
 from lookup_hints.errors import ConnectorError, LookupTimeout, SourceDown
+from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.task_recorder import TaskRecorder
-from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import ReportsOutcomes
 from lookup_hints.spi.request_and_answer import LookupRequest, Outcome, PlacedRows
 

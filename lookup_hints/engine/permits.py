@@ -14,8 +14,8 @@ from typing import TypeAlias, TypeVar
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.limits.origin_limiter import OriginLimiter, OriginPermits
 from lookup_hints.limits.shared_limits import LimitStores, Rules
+from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.task_recorder import TIMER_TOLERANCE, UNOBSERVED, RequestObserver
-from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import (
     AcquiresPermits,
     Answer,

@@ -38,9 +38,9 @@ from lookup_hints.engine.outcomes import Keep, Settling
 from lookup_hints.engine.permits import UNLIMITED, RequestLimiter
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import AnswerError, AnswerTooLarge, NoTurn
+from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.lookup_metrics import Cause, LookupMetrics
 from lookup_hints.metrics.task_recorder import UNOBSERVED, WATCH_SECONDS, RequestObserver, Watch
-from lookup_hints.spec import LookupSpec
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, Outcomes
 
 HOLD_BYTES = 96 * 1024 * 1024

@@ -22,8 +22,8 @@ from lookup_hints.engine.arrow import (
     with_nulls,
 )
 from lookup_hints.engine.asof_and_ranges import answering
+from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.task_recorder import TaskRecorder
-from lookup_hints.spec import LookupSpec
 from lookup_hints.spi.request_and_answer import OrderCondition
 
 HAND_OUT_BYTES = 32 * 1024 * 1024

@@ -32,6 +32,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
 from lookup_hints import __version__
+from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import (
     CountsByKey,
     Latencies,
@@ -41,7 +42,6 @@ from lookup_hints.metrics.lookup_metrics import (
     division,
 )
 from lookup_hints.metrics.otel_setup import Signals
-from lookup_hints.spec import LookupName
 from lookup_hints.spi.request_context import HttpExchange
 
 _log = logging.getLogger("lookup_hints.metrics")

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.task_recorder import UNOBSERVED, RequestObserver
-from lookup_hints.spec import LookupName
 
 if TYPE_CHECKING:
     from lookup_hints.metrics.otel_export import Sending

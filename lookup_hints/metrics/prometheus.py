@@ -15,6 +15,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from lookup_hints.errors import OptionError, Problem
+from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import (
     About,
     CountsByKey,
@@ -24,7 +25,6 @@ from lookup_hints.metrics.lookup_metrics import (
     about_counts,
     division,
 )
-from lookup_hints.spec import LookupName
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import BY_SPARK, LookupMetrics
-from lookup_hints.spec import LookupName
 
 _MATTERS, _MATTERS_OF_SPARK = 0.1, 0.5
 """Shares of the time from which a wait is worth a sentence: some waiting for Spark is always there."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from lookup_hints.plan.key_conditions import ColumnNames, Conjunct, KeyEquality, references
-from lookup_hints.plan.read.lookup_use import LookupUse
-from lookup_hints.plan.read.query_blocks import Block, Pipe
-from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.parse.lookup_use import LookupUse
+from lookup_hints.plan.parse.query_blocks import Block, Pipe
+from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.sql.text_edits import Cut
 
 

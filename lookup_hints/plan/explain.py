@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from lookup_hints.errors import Span
+from lookup_hints.lookup_spec import LookupName
 from lookup_hints.plan.decide.access import size_text
 from lookup_hints.plan.decide.budgets import shown_owner
 from lookup_hints.plan.joins import JoinOrder, LookupJoin, LookupPlan, TableScan
-from lookup_hints.spec import LookupName
 from lookup_hints.spi.lookup_options import (
     CACHE_KEYS,
     DEAD_LETTER_KEYS,

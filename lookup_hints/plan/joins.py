@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 from lookup_hints.errors import Problem, UnsupportedLookup
+from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.plan.decide.access import AccessDecision
 from lookup_hints.plan.decide.key_casts import KeyCast
 from lookup_hints.plan.decide.settings import Choice
 from lookup_hints.plan.key_conditions import ColumnNames, Conditions, Conjunct, KeyEquality
-from lookup_hints.plan.read.lookup_use import LookupUse
-from lookup_hints.plan.read.query_blocks import Block, Relation
-from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.parse.lookup_use import LookupUse
+from lookup_hints.plan.parse.query_blocks import Block, Relation
+from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis, Columns, KeyQuestion, LeftSide
-from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import Connector, Filter, TableSize
 from lookup_hints.spi.request_and_answer import OrderCondition
 from lookup_hints.sql.text_edits import Cut, Edit, Fragment

@@ -9,8 +9,8 @@ from functools import cached_property
 from sqlglot import exp
 
 from lookup_hints.errors import Problem, UnsupportedLookup
-from lookup_hints.plan.read.statement import Statement
-from lookup_hints.plan.read.tokens import QUERY_WORDS
+from lookup_hints.plan.parse.statement import Statement
+from lookup_hints.plan.parse.tokens import QUERY_WORDS
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.text_edits import Cut, Fragment

@@ -12,9 +12,9 @@ from sqlglot import exp
 
 from lookup_hints.errors import UnsupportedLookup
 from lookup_hints.plan.key_conditions import ColumnNames, references
-from lookup_hints.plan.read.lookup_use import Expression, LookThrough, LookupUse, TableColumn
-from lookup_hints.plan.read.query_blocks import Block, Cte, Query, Relation, Shape
-from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.parse.lookup_use import Expression, LookThrough, LookupUse, TableColumn
+from lookup_hints.plan.parse.query_blocks import Block, Cte, Query, Relation, Shape
+from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.spi.changes import versions_of
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.text_edits import Cut

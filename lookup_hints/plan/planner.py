@@ -11,18 +11,17 @@ from dataclasses import replace
 
 from lookup_hints.errors import HintError, InternalError, Problem, UnsupportedLookup, nearest
 from lookup_hints.hints.hint_comments import LookupHint
-from lookup_hints.plan.context import Context
 from lookup_hints.plan.cte_read_twice import notes_of_repeated
 from lookup_hints.plan.decide.access import AccessDecision, Decisions
 from lookup_hints.plan.decide.ask_or_read import access_of_all
-from lookup_hints.plan.decide.lookup_spec import completed
+from lookup_hints.plan.decide.complete_join import completed
 from lookup_hints.plan.decide.scan_and_filters import refuse_forbidden, scan_of
 from lookup_hints.plan.decide.settings import session_option
-from lookup_hints.plan.facts import Facts, is_inside
 from lookup_hints.plan.forms.choose_form import FoundJoins, find_lookups
 from lookup_hints.plan.joins import CannotBeAsked, LookupPlan, NotReadEither
-from lookup_hints.plan.read.lookup_use import LookupUse
-from lookup_hints.plan.read.query_parts import (
+from lookup_hints.plan.lookup_facts import Facts, is_inside
+from lookup_hints.plan.parse.lookup_use import LookupUse
+from lookup_hints.plan.parse.query_parts import (
     describes,
     gives_rows,
     is_one_query,
@@ -30,7 +29,8 @@ from lookup_hints.plan.read.query_parts import (
     query_parts,
     sure_uses,
 )
-from lookup_hints.plan.read.statement import FindTable, Statement, UnreadableStatement
+from lookup_hints.plan.parse.statement import FindTable, Statement, UnreadableStatement
+from lookup_hints.plan.session_interface import Context
 from lookup_hints.plan.system_time import check_times
 from lookup_hints.plan.write.spark_sql import edits_of, rebalanced
 from lookup_hints.sql.lexer import Kind, code, pieces

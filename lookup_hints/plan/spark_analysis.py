@@ -15,9 +15,9 @@ from sqlglot import exp
 
 from lookup_hints.hints.hint_comments import removals
 from lookup_hints.plan.key_conditions import KeyEquality
-from lookup_hints.plan.read.lookup_use import LookupUse
-from lookup_hints.plan.read.query_blocks import Block, Cte, Level, Relation, Shape
-from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.parse.lookup_use import LookupUse
+from lookup_hints.plan.parse.query_blocks import Block, Cte, Level, Relation, Shape
+from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.sql.lexer import quoted, text_value
 from lookup_hints.sql.text_edits import Cut, Edit, Fragment, original_offset, spliced

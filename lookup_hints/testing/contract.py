@@ -19,10 +19,10 @@ from typing import Any, ClassVar, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookup_hints.compat import cloudpickled
 from lookup_hints.engine.arrow import Placed, place
 from lookup_hints.engine.masking import known_secrets
 from lookup_hints.errors import ConnectorError
+from lookup_hints.pyspark_internals import cloudpickled
 from lookup_hints.spi import (
     AsyncLookup,
     AsyncRowLookup,

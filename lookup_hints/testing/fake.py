@@ -25,8 +25,8 @@ from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import ConnectorError
 from lookup_hints.limits.shared_limits import LimitStores
+from lookup_hints.lookup_spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
-from lookup_hints.spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable, Outcomes
 

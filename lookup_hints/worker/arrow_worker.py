@@ -41,6 +41,7 @@ from lookup_hints.engine.row_runner import RowRunner
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.engine.window import Settled
 from lookup_hints.limits.shared_limits import LimitStores, folder_of_executor
+from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.lookup_metrics import Cause, LookupMetrics, MaxGauge, Report
 from lookup_hints.metrics.otel_setup import Telemetry
 from lookup_hints.metrics.task_recorder import (
@@ -49,7 +50,6 @@ from lookup_hints.metrics.task_recorder import (
     Waits,
     Watch,
 )
-from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import AsyncRowLookup
 from lookup_hints.worker.dead_letter_files import DeadLetterWriter
 from lookup_hints.worker.process import open_connectors as process

@@ -16,8 +16,8 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import types
 
+from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.lookup_metrics import Report
-from lookup_hints.spec import LookupSpec
 from lookup_hints.worker.arrow_worker import look_up
 from lookup_hints.worker.process.pickled_connector import PickledConnector
 

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lookup_hints import LookupSession
-from lookup_hints.plan.write.packing import MOST_VIEWS
+from lookup_hints.plan.write.struct_packing import MOST_VIEWS
 from tests.spark.elsewhere import Steps
 
 COUNT = MOST_VIEWS + 1

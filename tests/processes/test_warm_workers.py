@@ -19,7 +19,7 @@ import pytest
 
 from lookup_hints import FixedDelay, LookupSession, async_wait
 from lookup_hints.errors import ConnectorError
-from lookup_hints.spec import LookupSettings, LookupSpec
+from lookup_hints.lookup_spec import LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.tables.catalog import build_connector

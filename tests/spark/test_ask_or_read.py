@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lookup_hints.driver.scope import StatementScope
+from lookup_hints.driver.statement_scope import StatementScope
 from lookup_hints.driver.table_sizes import TableSizes
 from lookup_hints.errors import UnsupportedLookup
 from tests.spark.oracle import Twins

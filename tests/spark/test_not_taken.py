@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lookup_hints.driver.query import NotTaken
+from lookup_hints.driver.run_query import NotTaken
 from lookup_hints.errors import UnsupportedLookup
 from tests.spark.oracle import Twins
 

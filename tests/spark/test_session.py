@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints import LookupSession, disable, enable, register_retry_predicate
-from lookup_hints.compat import all_settings
 from lookup_hints.errors import DdlError, HintError, OptionError, QueryError, UnsupportedLookup
 from lookup_hints.plan.decide.key_casts import ANSI
+from lookup_hints.pyspark_internals import all_settings
 from lookup_hints.worker.process.running_task import running_statement
 from tests.spark.versions import SPARK
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from lookup_hints.plan.decide.cost import LeftRows
-from lookup_hints.plan.read.lookup_use import LookupUse
+from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.spi import TableSize
 
 LEFT_ROWS_PER_ROW = 0.9

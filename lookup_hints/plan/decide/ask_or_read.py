@@ -19,12 +19,12 @@ from lookup_hints.plan.decide.access import (
     size_text,
 )
 from lookup_hints.plan.decide.cost import LeftRows
-from lookup_hints.plan.facts import LOOKUP, SCAN, Facts
 from lookup_hints.plan.joins import FoundJoin
 from lookup_hints.plan.key_conditions import Conjunct, known_conjuncts, references
-from lookup_hints.plan.read.lookup_use import LookupUse
-from lookup_hints.plan.read.query_blocks import Block, Role
-from lookup_hints.plan.read.query_parts import gives_rows
+from lookup_hints.plan.lookup_facts import LOOKUP, SCAN, Facts
+from lookup_hints.plan.parse.lookup_use import LookupUse
+from lookup_hints.plan.parse.query_blocks import Block, Role
+from lookup_hints.plan.parse.query_parts import gives_rows
 from lookup_hints.plan.spark_analysis import LeftSide
 from lookup_hints.spi import TableSize
 from lookup_hints.spi.connector import why_not_read

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from lookup_hints.errors import OptionError, Problem
-from lookup_hints.spec import Budget
+from lookup_hints.lookup_spec import Budget
 from lookup_hints.spi import Connector
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.options import Conf, Place, options_at, parsed

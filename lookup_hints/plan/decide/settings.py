@@ -8,15 +8,7 @@ from typing import Any
 
 from lookup_hints.errors import HintError, OptionError, Problem, QueryError, Span, nearest
 from lookup_hints.hints.hint_comments import LookupHint
-from lookup_hints.plan.decide.budgets import (
-    REQUESTS,
-    budget_of,
-    cluster_of,
-    limits_of,
-    notes_of,
-)
-from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
-from lookup_hints.spec import (
+from lookup_hints.lookup_spec import (
     ChangedColumn,
     DailyReload,
     DeadLetters,
@@ -25,6 +17,14 @@ from lookup_hints.spec import (
     PartialCache,
     PeriodicReload,
 )
+from lookup_hints.plan.decide.budgets import (
+    REQUESTS,
+    budget_of,
+    cluster_of,
+    limits_of,
+    notes_of,
+)
+from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
 from lookup_hints.spi.changes import changed_column_of, versions_of
 from lookup_hints.spi.connector import why_not_read

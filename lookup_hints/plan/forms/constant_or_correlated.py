@@ -10,7 +10,6 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lookup_hints.plan.decide.key_casts import KeyCast
-from lookup_hints.plan.facts import Facts, where_of
 from lookup_hints.plan.forms.on_using_natural import KINDS
 from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
 from lookup_hints.plan.key_conditions import (
@@ -25,9 +24,10 @@ from lookup_hints.plan.key_conditions import (
     key_equality,
     known_conjuncts,
 )
-from lookup_hints.plan.read.lookup_use import LookupUse
-from lookup_hints.plan.read.name_resolution import Referred
-from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.lookup_facts import Facts, where_of
+from lookup_hints.plan.parse.lookup_use import LookupUse
+from lookup_hints.plan.parse.name_resolution import Referred
+from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis, LeftSide, selected_instead
 from lookup_hints.plan.write.lateral_view import Text, joined, source_query
 from lookup_hints.sql.text_edits import Cut, Edit, Fragment

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from lookup_hints.plan.facts import Facts, OtherUses
 from lookup_hints.plan.forms.constant_or_correlated import correlated_join, is_correlated
 from lookup_hints.plan.forms.join_graph import MULTIPLIED, is_multiplied_behind
 from lookup_hints.plan.forms.on_using_natural import (
@@ -18,9 +17,10 @@ from lookup_hints.plan.forms.on_using_natural import (
 from lookup_hints.plan.forms.pipe_syntax import PipeJoin
 from lookup_hints.plan.joins import FoundJoin, LookupJoin, refused
 from lookup_hints.plan.key_conditions import Conditions, Conjunct, conjuncts, sorted_conditions
-from lookup_hints.plan.read.lookup_use import LookupUse
-from lookup_hints.plan.read.query_blocks import Chain, Relation, Shape, Step
-from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.lookup_facts import Facts, OtherUses
+from lookup_hints.plan.parse.lookup_use import LookupUse
+from lookup_hints.plan.parse.query_blocks import Chain, Relation, Shape, Step
+from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis, LeftSide
 from lookup_hints.plan.write.from_parts import FromForm, FromPart, Visible
 from lookup_hints.plan.write.lateral_view import joined

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lookup_hints.plan.facts import Facts, where_of
 from lookup_hints.plan.forms.on_using_natural import KINDS
 from lookup_hints.plan.key_conditions import known_conjuncts, sides_of
-from lookup_hints.plan.read.lookup_use import LookupUse
-from lookup_hints.plan.read.query_blocks import Block, Chain, Relation, Step
+from lookup_hints.plan.lookup_facts import Facts, where_of
+from lookup_hints.plan.parse.lookup_use import LookupUse
+from lookup_hints.plan.parse.query_blocks import Block, Chain, Relation, Step
 
 MULTIPLIED = "its keys come from relations that nothing else joins, and whose product would be asked for"
 

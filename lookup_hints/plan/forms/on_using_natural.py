@@ -8,8 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from lookup_hints.errors import Problem
-from lookup_hints.plan.decide.as_of_and_ranges import ranges_in
-from lookup_hints.plan.facts import Facts, is_random, where_of
+from lookup_hints.plan.decide.asof_and_range_joins import ranges_in
 from lookup_hints.plan.joins import CannotBeAsked, Form, FoundJoin, cannot_run, refuse_extra_clauses, refused
 from lookup_hints.plan.key_conditions import (
     Conditions,
@@ -20,9 +19,10 @@ from lookup_hints.plan.key_conditions import (
     references,
     sorted_conditions,
 )
-from lookup_hints.plan.read.lookup_use import LookupUse
-from lookup_hints.plan.read.query_blocks import Relation, Step
-from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.lookup_facts import Facts, is_random, where_of
+from lookup_hints.plan.parse.lookup_use import LookupUse
+from lookup_hints.plan.parse.query_blocks import Relation, Step
+from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import LeftSide
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.text_edits import Cut

@@ -10,8 +10,8 @@ from lookup_hints.plan.forms.on_using_natural import (
     left_of_step,
 )
 from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin, refused
-from lookup_hints.plan.read.query_blocks import Pipe
-from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.parse.query_blocks import Pipe
+from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis, LeftSide
 from lookup_hints.plan.write.lateral_view import pipe_operators
 from lookup_hints.plan.write.using_and_stars import Merged, merged_by, qualified_names, shared_edits

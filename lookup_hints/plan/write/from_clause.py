@@ -14,10 +14,10 @@ from sqlglot import exp
 
 from lookup_hints.plan.column_pruning import own_stars
 from lookup_hints.plan.joins import LookupJoin, refused
-from lookup_hints.plan.read.query_blocks import Block, Chain, Relation, Step
+from lookup_hints.plan.parse.query_blocks import Block, Chain, Relation, Step
 from lookup_hints.plan.write.from_parts import FromForm, FromPart, Rewrite, Visible, form_of, using_in
 from lookup_hints.plan.write.lateral_view import Text, joined
-from lookup_hints.plan.write.packing import (
+from lookup_hints.plan.write.struct_packing import (
     MOST_VIEWS,
     given_back,
     packed,

@@ -9,7 +9,7 @@ from itertools import count
 from typing import ClassVar
 
 from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
-from lookup_hints.plan.read.query_blocks import Block, Chain, Relation, Step
+from lookup_hints.plan.parse.query_blocks import Block, Chain, Relation, Step
 from lookup_hints.plan.spark_analysis import Analysis, alias_text
 from lookup_hints.plan.write.lateral_view import Text, lateral_view
 from lookup_hints.plan.write.using_and_stars import Merged

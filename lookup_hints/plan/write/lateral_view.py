@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from lookup_hints.plan.joins import LookupJoin
 from lookup_hints.plan.key_conditions import over_variable
-from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import alias_text
 from lookup_hints.sql.lexer import quoted, text_value
 from lookup_hints.sql.text_edits import Fragment

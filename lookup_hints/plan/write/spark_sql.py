@@ -9,9 +9,9 @@ from lookup_hints.plan.column_pruning import is_projected, last_before_columns
 from lookup_hints.plan.cte_read_twice import private_columns
 from lookup_hints.plan.decide.ask_or_read import is_plain
 from lookup_hints.plan.joins import LookupJoin, TableScan
-from lookup_hints.plan.read.lookup_use import LookupUse
-from lookup_hints.plan.read.query_blocks import Block
-from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.parse.lookup_use import LookupUse
+from lookup_hints.plan.parse.query_blocks import Block
+from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import (
     Analysis,
     alias_text,
@@ -22,7 +22,7 @@ from lookup_hints.plan.spark_analysis import (
 )
 from lookup_hints.plan.write.from_clause import from_edits, parentheses, selects_first
 from lookup_hints.plan.write.from_parts import FromForm, Rewrite
-from lookup_hints.plan.write.packing import concealed_edits
+from lookup_hints.plan.write.struct_packing import concealed_edits
 from lookup_hints.plan.write.using_and_stars import (
     merged_by,
     shared_edits,

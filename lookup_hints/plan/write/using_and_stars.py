@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from lookup_hints.plan.column_pruning import own_stars
 from lookup_hints.plan.joins import LookupJoin, refused
-from lookup_hints.plan.read.query_blocks import Block, Chain, Relation, Step
-from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.parse.query_blocks import Block, Chain, Relation, Step
+from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis
 from lookup_hints.plan.write.lateral_view import visible_name
 from lookup_hints.sql.lexer import quoted

@@ -13,8 +13,8 @@ from pickle import PicklingError, Unpickler
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from lookup_hints.compat import READS_ACCUMULATORS, accumulator_of_task, cloudpickled
 from lookup_hints.errors import OptionError, Problem
+from lookup_hints.pyspark_internals import READS_ACCUMULATORS, accumulator_of_task, cloudpickled
 from lookup_hints.spi import Connector
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.worker.process import open_connectors as process

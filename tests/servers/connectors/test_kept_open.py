@@ -16,7 +16,7 @@ from lookup_connectors.redis import RedisConnector
 from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.spec import LookupSettings, LookupSpec
+from lookup_hints.lookup_spec import LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker.arrow_worker import look_up

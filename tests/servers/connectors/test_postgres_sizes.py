@@ -8,7 +8,7 @@ from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.postgres.reading import COPIES
 
 from lookup_hints.errors import AnswerTooLarge, ConnectorError
-from lookup_hints.spec import LookupSettings, LookupSpec
+from lookup_hints.lookup_spec import LookupSettings, LookupSpec
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker.arrow_worker import look_up
 from lookup_hints.worker.process import open_connectors as process

@@ -8,8 +8,8 @@ import pytest
 from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.redis import RedisConnector
 
+from lookup_hints.lookup_spec import Budget
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
-from lookup_hints.spec import Budget
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.testing import looked_up
 from tests.servers.connectors import http_asking

@@ -18,12 +18,12 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from lookup_hints.errors import ConnectorError
+from lookup_hints.lookup_spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.metrics import otel_setup as telemetry
 from lookup_hints.metrics.lookup_metrics import LookupMetrics, about_counts
 from lookup_hints.metrics.otel_export import TASK_SECONDS, ExportStatus
 from lookup_hints.metrics.otel_setup import Telemetry, sending_of
 from lookup_hints.metrics.task_recorder import UNOBSERVED
-from lookup_hints.spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker.arrow_worker import look_up
@@ -214,7 +214,7 @@ def test_headers_and_compression_are_the_sdks(collector: Collector, configure: C
 def test_without_configuration_nothing_of_it_is_imported() -> None:
     code = (
         "import sys; from lookup_hints.metrics.otel_setup import Telemetry;"
-        "from lookup_hints.spec import LookupName; Telemetry().observer(LookupName());"
+        "from lookup_hints.lookup_spec import LookupName; Telemetry().observer(LookupName());"
         "print(*sys.modules)"
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}

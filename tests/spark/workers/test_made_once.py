@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lookup_hints.driver import functions, scope
+from lookup_hints.driver import functions, statement_scope
 from lookup_hints.driver.functions import MadeOnce
 from lookup_hints.driver.invalidation import InvalidationLog
 from lookup_hints.errors import DdlError
@@ -65,9 +65,9 @@ def test_two_threads_that_open_a_session_first_share_its_tables(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = spark.newSession()
-    second = SecondThread(lambda: scope.state_of(session))
-    monkeypatch.setattr(scope, "LookupCatalog", before(second, catalog.LookupCatalog))
-    first = scope.state_of(session)
+    second = SecondThread(lambda: statement_scope.state_of(session))
+    monkeypatch.setattr(statement_scope, "LookupCatalog", before(second, catalog.LookupCatalog))
+    first = statement_scope.state_of(session)
     assert second.ends() is first
 
 

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from lookup_hints.cache import open_caches
 from lookup_hints.errors import ConnectorError
-from lookup_hints.metrics.lookup_metrics import LookupMetrics
-from lookup_hints.spec import (
+from lookup_hints.lookup_spec import (
     ChangedColumn,
     FullCache,
     LookupSettings,
@@ -27,6 +26,7 @@ from lookup_hints.spec import (
     PartialCache,
     PeriodicReload,
 )
+from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.spi import Changes, ChangesRequest, ReportsChanges, Scan, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker import arrow_worker

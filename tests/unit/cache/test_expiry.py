@@ -22,8 +22,8 @@ from lookup_hints.cache.store.content import Answers, Content, content_of
 from lookup_hints.cache.store.expiry import Ages, Past
 from lookup_hints.cache.store.segment_files import StoreLimits
 from lookup_hints.errors import ConnectorError
+from lookup_hints.lookup_spec import ChangedColumn, Invalidation, LookupSettings, LookupSpec, PartialCache
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
-from lookup_hints.spec import ChangedColumn, Invalidation, LookupSettings, LookupSpec, PartialCache
 from lookup_hints.spi import Changes, ChangesRequest, OrderCondition, ReportsChanges, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker import arrow_worker

@@ -27,9 +27,7 @@ from lookup_hints.cache.full_cache import HeldTable, keys_by_hash
 from lookup_hints.cache.open_caches import OpenCaches
 from lookup_hints.cache.store.hashing import comparable, hashes_of
 from lookup_hints.errors import ConnectorError
-from lookup_hints.metrics.lookup_metrics import LookupMetrics
-from lookup_hints.retry import FixedDelay
-from lookup_hints.spec import (
+from lookup_hints.lookup_spec import (
     DailyReload,
     FullCache,
     Invalidation,
@@ -38,6 +36,8 @@ from lookup_hints.spec import (
     PartialCache,
     PeriodicReload,
 )
+from lookup_hints.metrics.lookup_metrics import LookupMetrics
+from lookup_hints.retry import FixedDelay
 from lookup_hints.spi import Scan, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker.arrow_worker import look_up

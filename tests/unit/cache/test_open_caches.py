@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from lookup_hints.cache.open_caches import name_of
 from lookup_hints.errors import ConnectorError
+from lookup_hints.lookup_spec import Invalidation, LookupSettings, LookupSpec, PartialCache
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.retry import FixedDelay
-from lookup_hints.spec import Invalidation, LookupSettings, LookupSpec, PartialCache
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable, RowRequest, Rows
 from lookup_hints.worker.arrow_worker import Background, look_up

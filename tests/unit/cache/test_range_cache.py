@@ -16,8 +16,8 @@ from lookup_hints.cache import full_cache, open_caches
 from lookup_hints.cache.full_cache import use_of
 from lookup_hints.engine.arrow import Keys, KnownAnswers
 from lookup_hints.errors import ConnectorError
+from lookup_hints.lookup_spec import FullCache, Invalidation, LookupSettings, LookupSpec, PeriodicReload
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
-from lookup_hints.spec import FullCache, Invalidation, LookupSettings, LookupSpec, PeriodicReload
 from lookup_hints.spi import OrderCondition, Scan, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker.arrow_worker import look_up

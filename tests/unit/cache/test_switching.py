@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_hints.cache import open_caches
-from lookup_hints.spec import LookupSettings, LookupSpec, Switch
+from lookup_hints.lookup_spec import LookupSettings, LookupSpec, Switch
 from lookup_hints.spi import OrderCondition, Scan, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker.arrow_worker import look_up

@@ -16,7 +16,7 @@ from lookup_hints.cache.task_cache import (
     TaskCache,
 )
 from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed
-from lookup_hints.spec import PartialCache
+from lookup_hints.lookup_spec import PartialCache
 from tests.unit.engine.support import spec
 
 

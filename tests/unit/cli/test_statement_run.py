@@ -12,9 +12,9 @@ import pytest
 from lookup_hints.cli.progress import Lines, Watch
 from lookup_hints.cli.statement_run import StatementRun, failure, without_empty
 from lookup_hints.errors import Problem, QueryError, Span
+from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.readable_summary import Moment
-from lookup_hints.spec import LookupName
 from lookup_hints.statements.classify import read_statement
 from lookup_hints.statements.script import split_statements
 from tests.unit.plan.planning import planned

@@ -12,8 +12,8 @@ from typing import Any, cast
 import pytest
 
 from lookup_hints.cli.stream_run import batch_line, run_with_streams
+from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import Latencies, LookupMetrics
-from lookup_hints.spec import LookupName
 from lookup_hints.streaming import streams
 from lookup_hints.streaming.restart_strategy import NoRestart
 from lookup_hints.streaming.streams import MicroBatch

@@ -12,9 +12,9 @@ from lookup_hints.engine.outcomes import FailedKeys
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.errors import ConnectorError
+from lookup_hints.lookup_spec import DeadLetters
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.retry import FixedDelay
-from lookup_hints.spec import DeadLetters
 from lookup_hints.spi import LookupRequest, Outcomes
 from tests.unit.engine.support import Clock, asks, handed_back, ids, keys, names_of, rows, spec
 

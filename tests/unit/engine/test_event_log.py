@@ -14,8 +14,8 @@ import pytest
 from lookup_hints.engine.event_log import without_values
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.errors import ConnectorError
+from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import Events, LookupMetrics, TaskRecord, TaskRun
-from lookup_hints.spec import LookupName
 from lookup_hints.spi import LookupRequest, LookupTable, SyncLookup, reporting
 from lookup_hints.testing import FakeConnector, looked_up
 from tests.unit.engine.support import ON_ERROR, SCHEMA, Asked, asks, keys, names_of, scheduler, spec

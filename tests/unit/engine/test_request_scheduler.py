@@ -14,8 +14,8 @@ from lookup_hints.engine.arrow import distinct_keys
 from lookup_hints.engine.backlog import Ask, Idle, WaitUntil
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout, OptionError, Problem
+from lookup_hints.lookup_spec import LookupSettings, LookupSpec
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy
-from lookup_hints.spec import LookupSettings, LookupSpec
 from tests.unit.engine.support import (
     ON_ERROR,
     ON_MISS,

@@ -19,8 +19,8 @@ from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import ConnectorError
+from lookup_hints.lookup_spec import LookupSettings, LookupSpec
 from lookup_hints.retry import FixedDelay
-from lookup_hints.spec import LookupSettings, LookupSpec
 from lookup_hints.spi.request_and_answer import LookupRequest
 from tests.unit.engine.support import (
     ON_MISS,

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_hints.errors import ConnectorError
+from lookup_hints.lookup_spec import Budget
 from lookup_hints.metrics.lookup_metrics import Cause, CountsByKey
 from lookup_hints.metrics.task_recorder import Waits
-from lookup_hints.spec import Budget
 from lookup_hints.testing import FakeConnector, looked_up
 from tests.unit.engine.support import ON_ERROR, ON_MISS, SCHEMA, asks, keys, names_of, rows, scheduler
 

@@ -14,8 +14,8 @@ from lookup_hints.engine.permits import UNLIMITED, limiter_of
 from lookup_hints.errors import ConnectorError, LookupTimeout, TooManyRequests
 from lookup_hints.limits.origin_limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import LimitStores
+from lookup_hints.lookup_spec import Budget, LookupSettings, LookupSpec
 from lookup_hints.retry import FixedDelay
-from lookup_hints.spec import Budget, LookupSettings, LookupSpec
 from lookup_hints.spi import (
     AsyncLookup,
     AsyncRowLookup,

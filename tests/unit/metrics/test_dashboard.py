@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from docs import generate_dashboard
+from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import CountsByKey, Latencies, LookupMetrics
 from lookup_hints.metrics.prometheus import LookupCollector
-from lookup_hints.spec import LookupName
 
 _NAME = re.compile(r"\blookup_\w+")
 _BY = re.compile(r"by \(([^)]*)\)")

@@ -11,10 +11,10 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from lookup_hints.errors import OptionError
+from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics import prometheus as prometheus
 from lookup_hints.metrics.lookup_metrics import CountsByKey, Latencies, LookupMetrics, MaxGauge, about_counts
 from lookup_hints.metrics.prometheus import LOOPBACK, MetricsServer, metric_name, serve
-from lookup_hints.spec import LookupName
 from tests.unit.metrics.scraping import scraped, value
 
 CUSTOMERS = LookupName("customers", "c", "postgres", 3, "lookup_1f2e")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import CountsByKey, Latencies, LookupMetrics, MaxGauge
 from lookup_hints.metrics.readable_summary import (
     Measured,
@@ -14,7 +15,6 @@ from lookup_hints.metrics.readable_summary import (
     seconds_text,
     what_mattered,
 )
-from lookup_hints.spec import LookupName
 
 CUSTOMERS, PRICES = LookupName("customers", "c"), LookupName("prices", "p")
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lookup_hints.hints.hint_comments import lookup_hints
-from lookup_hints.plan.context import Context
+from lookup_hints.lookup_spec import Invalidation, LookupSpec
 from lookup_hints.plan.decide.cost import LeftRows
 from lookup_hints.plan.joins import LookupPlan
+from lookup_hints.plan.parse.lookup_use import LookThrough
 from lookup_hints.plan.planner import plan
-from lookup_hints.plan.read.lookup_use import LookThrough
+from lookup_hints.plan.session_interface import Context
 from lookup_hints.plan.spark_analysis import Analyse, Columns
 from lookup_hints.retry import RowPredicate
-from lookup_hints.spec import Invalidation, LookupSpec
 from lookup_hints.spi import AsyncLookup, Connector, Filter, Scan, SyncLookup, TableSize
 from lookup_hints.spi.arrow_types import TIMESTAMP
 from lookup_hints.spi.options import Conf

@@ -9,9 +9,9 @@ from math import inf
 import pytest
 
 from lookup_hints.errors import HintError, OptionError
+from lookup_hints.lookup_spec import ChangedColumn, DailyReload, FullCache, PartialCache, PeriodicReload
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.joins import LookupPlan
-from lookup_hints.spec import ChangedColumn, DailyReload, FullCache, PartialCache, PeriodicReload
 from tests.unit.plan.planning import TABLES, context, planned
 
 MB = 1024**2

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lookup_hints.errors import OptionError
+from lookup_hints.lookup_spec import Budget
 from lookup_hints.plan.decide.budgets import (
     CONCURRENCY,
     RATE,
@@ -19,7 +20,6 @@ from lookup_hints.plan.decide.budgets import (
     notes_of,
 )
 from lookup_hints.plan.explain import explain
-from lookup_hints.spec import Budget
 from tests.unit.plan.planning import TABLES, context, planned
 
 JOIN = "SELECT 1 FROM orders o JOIN customers c ON o.id = c.id"

@@ -10,8 +10,8 @@ import pytest
 
 from lookup_hints.cli.check import check_script
 from lookup_hints.errors import HintError, NotAllowed, OptionError, QueryError
+from lookup_hints.lookup_spec import DeadLetters, LookupSettings
 from lookup_hints.plan.explain import explain
-from lookup_hints.spec import DeadLetters, LookupSettings
 from lookup_hints.spi.security_policy import Policy
 from tests.unit.plan.planning import TABLES, context, planned
 

@@ -20,7 +20,7 @@ from lookup_hints.driver.invalidation import (
     keys_of,
 )
 from lookup_hints.errors import QueryError
-from lookup_hints.spec import Invalidation
+from lookup_hints.lookup_spec import Invalidation
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.tables.catalog import build_connector
 from tests.unit.plan.planning import TABLES, context, planned

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lookup_hints.plan.read.query_parts import script_variables
-from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.parse.query_parts import script_variables
+from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Columns
 from tests.unit.plan.planning import context, planned
 

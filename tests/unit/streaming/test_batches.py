@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
-from lookup_hints.spec import LookupName
 from lookup_hints.streaming.streams import batch_of, lookups_of
 
 PROGRESS: dict[str, Any] = {

@@ -36,9 +36,9 @@ from lookup_hints.errors import (
     LookupTimeout,
     OptionError,
 )
+from lookup_hints.lookup_spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.metrics.lookup_metrics import BY_SPARK, CountsByKey, LookupMetrics
 from lookup_hints.retry import FixedDelay
-from lookup_hints.spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.spi import TEXT, AsyncLookup, Option, ReportsOutcomes, Scan, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable, Outcome
 from lookup_hints.spi.secrets import Secret

@@ -15,8 +15,8 @@ import pytest
 
 from lookup_hints.engine.outcomes import FailedKeys
 from lookup_hints.errors import ConnectorError, NotAllowed
+from lookup_hints.lookup_spec import DeadLetters, LookupName, LookupSettings, LookupSpec
 from lookup_hints.metrics.lookup_metrics import TaskRun
-from lookup_hints.spec import DeadLetters, LookupName, LookupSettings, LookupSpec
 from lookup_hints.spi.security_policy import Policy, variable_of
 from lookup_hints.worker import dead_letter_files as module
 from lookup_hints.worker.dead_letter_files import (

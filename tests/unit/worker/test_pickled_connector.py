@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lookup_hints.spec import LookupSettings, LookupSpec
+from lookup_hints.lookup_spec import LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.worker.arrow_worker import arrow_lookup

@@ -12,7 +12,6 @@ from functools import cached_property
 from sqlglot import exp
 
 from lookup_hints.hints.hint_comments import LookupHint, merged
-from lookup_hints.plan.context import Context
 from lookup_hints.plan.decide.key_casts import is_key_type
 from lookup_hints.plan.decide.settings import options_of_table
 from lookup_hints.plan.joins import Form, FoundJoin, cannot_run
@@ -29,11 +28,12 @@ from lookup_hints.plan.key_conditions import (
     sides_of,
 )
 from lookup_hints.plan.look_through import ViewResolver, names_view
-from lookup_hints.plan.read.lookup_use import LookupUse
-from lookup_hints.plan.read.name_resolution import InnerNames, NameScope, Referred
-from lookup_hints.plan.read.query_blocks import Block, Relation
-from lookup_hints.plan.read.query_parts import is_one_query, script_variables
-from lookup_hints.plan.read.statement import Remembering, Statement, once
+from lookup_hints.plan.parse.lookup_use import LookupUse
+from lookup_hints.plan.parse.name_resolution import InnerNames, NameScope, Referred
+from lookup_hints.plan.parse.query_blocks import Block, Relation
+from lookup_hints.plan.parse.query_parts import is_one_query, script_variables
+from lookup_hints.plan.parse.statement import Remembering, Statement, once
+from lookup_hints.plan.session_interface import Context
 from lookup_hints.plan.spark_analysis import Analysis, Columns
 from lookup_hints.spi import Connector
 from lookup_hints.spi.arrow_types import type_name

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from lookup_hints.driver.counts import Counts
+from lookup_hints.driver.metrics_collector import Counts
 from lookup_hints.metrics.lookup_metrics import (
     CountsByKey,
     Latencies,
@@ -73,7 +73,7 @@ def test_two_lookups_of_the_same_function_in_one_task_both_count() -> None:
 
 @pytest.mark.work(5)
 def test_what_is_remembered_of_tasks_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lookup_hints.driver.counts.REMEMBERED_TASKS", 20)
+    monkeypatch.setattr("lookup_hints.driver.metrics_collector.REMEMBERED_TASKS", 20)
     counts = taken(*(record(number, partition=number) for number in range(30)))
     assert len(counts._tasks) == 20
 
@@ -90,8 +90,8 @@ def test_micro_batches_add_up_to_the_total_each_by_itself() -> None:
 def test_counts_that_another_thread_is_about_to_take_are_waited_for(
     before: tuple[TaskRecord, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lookup_hints.driver.counts.AWAITED", 60.0)
-    monkeypatch.setattr("lookup_hints.driver.counts.AWAITED_OF_NEW_QUERY", 60.0)
+    monkeypatch.setattr("lookup_hints.driver.metrics_collector.AWAITED", 60.0)
+    monkeypatch.setattr("lookup_hints.driver.metrics_collector.AWAITED_OF_NEW_QUERY", 60.0)
     counts = taken(*before)
     another = threading.Timer(0.05, lambda: counts.take([of_batch(2, 1).plain()]))
     another.start()
@@ -100,6 +100,6 @@ def test_counts_that_another_thread_is_about_to_take_are_waited_for(
 
 
 def test_a_query_without_lookups_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lookup_hints.driver.counts.AWAITED", 60.0)
-    monkeypatch.setattr("lookup_hints.driver.counts.AWAITED_OF_NEW_QUERY", 0.0)
+    monkeypatch.setattr("lookup_hints.driver.metrics_collector.AWAITED", 60.0)
+    monkeypatch.setattr("lookup_hints.driver.metrics_collector.AWAITED_OF_NEW_QUERY", 0.0)
     assert taken(of_batch(1, 0)).awaited_of_batch("another", 0) == {}

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lookup_hints.driver.execute_immediate import Immediate, read_immediate
 from lookup_hints.driver.functions import (
     spark_version,
     transport_for,
     wrapping_for,
 )
-from lookup_hints.driver.immediate import Immediate, read_immediate
-from lookup_hints.driver.scope import Args, StatementScope
+from lookup_hints.driver.statement_scope import Args, StatementScope
 from lookup_hints.driver.views import analysed_plan
 from lookup_hints.errors import HintError, InternalError, LookupHintsError, Problem
 from lookup_hints.hints.hint_comments import LookupHint, read_hints
-from lookup_hints.plan.context import Context
+from lookup_hints.lookup_spec import Invalidation, LookupSpec
 from lookup_hints.plan.decide.cost import UNKNOWN, LeftRows
 from lookup_hints.plan.decide.settings import session_option
 from lookup_hints.plan.joins import LookupPlan
+from lookup_hints.plan.parse.lookup_use import LookThrough
+from lookup_hints.plan.parse.statement import UnreadableStatement
 from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
-from lookup_hints.plan.read.lookup_use import LookThrough
-from lookup_hints.plan.read.statement import UnreadableStatement
+from lookup_hints.plan.session_interface import Context
 from lookup_hints.plan.spark_analysis import Analyse, Columns
 from lookup_hints.retry import RowPredicate
-from lookup_hints.spec import Invalidation, LookupSpec
 from lookup_hints.spi import Connector, Filter, TableSize
 from lookup_hints.spi.options import Conf
 from lookup_hints.spi.request_and_answer import LookupTable

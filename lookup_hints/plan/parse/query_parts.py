@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from lookup_hints.errors import Problem, Span, UnsupportedLookup
-from lookup_hints.plan.read.statement import Statement, UnreadableStatement
-from lookup_hints.plan.read.tokens import QUERY_WORDS, Tokens
+from lookup_hints.plan.parse.statement import Statement, UnreadableStatement
+from lookup_hints.plan.parse.tokens import QUERY_WORDS, Tokens
 from lookup_hints.sql.lexer import Piece, comma_groups
 from lookup_hints.sql.text_edits import Cut
 

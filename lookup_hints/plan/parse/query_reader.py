@@ -6,7 +6,7 @@ here are passed over, so syntax that nobody foresaw is in nobody's way.
 
 from __future__ import annotations
 
-from lookup_hints.plan.read.query_blocks import (
+from lookup_hints.plan.parse.query_blocks import (
     Block,
     Chain,
     Cte,
@@ -20,7 +20,7 @@ from lookup_hints.plan.read.query_blocks import (
     Step,
     Structure,
 )
-from lookup_hints.plan.read.tokens import JOIN_WORDS, QUERY_WORDS, SET_WORDS, Tokens
+from lookup_hints.plan.parse.tokens import JOIN_WORDS, QUERY_WORDS, SET_WORDS, Tokens
 from lookup_hints.sql.lexer import Kind
 from lookup_hints.sql.text_edits import Cut
 

@@ -6,19 +6,19 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from lookup_hints.driver.prepare import Prepared
+from lookup_hints.driver.parse_and_plan import Prepared
 from lookup_hints.errors import Problem, QueryError
+from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.readable_summary import Measured, facts_of, seconds_text, what_mattered
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.joins import LookupPlan
-from lookup_hints.spec import LookupName
 from lookup_hints.streaming.insert import StreamInsert
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from lookup_hints.driver.statements import Statements
+    from lookup_hints.driver.run_statement import Statements
 
 MetricsByName = Mapping[LookupName, LookupMetrics]
 """Counts of lookups, as ``LookupSession.metrics`` gives them."""

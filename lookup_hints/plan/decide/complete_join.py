@@ -10,15 +10,15 @@ from dataclasses import replace
 from sqlglot import exp
 
 from lookup_hints.errors import OptionError, Problem, UnsupportedLookup
+from lookup_hints.lookup_spec import FullCache, LookupName, LookupSettings, LookupSpec, PeriodicReload, Switch
 from lookup_hints.plan.column_pruning import residual_columns, used_columns
 from lookup_hints.plan.cte_read_twice import must_run_once
 from lookup_hints.plan.decide.access import AccessDecision
-from lookup_hints.plan.decide.as_of_and_ranges import is_order_asked, order_cast_of
 from lookup_hints.plan.decide.ask_or_read import stopped_early
+from lookup_hints.plan.decide.asof_and_range_joins import is_order_asked, order_cast_of
 from lookup_hints.plan.decide.budgets import gives_limits
 from lookup_hints.plan.decide.key_casts import ANSI, KeyCast, key_cast
 from lookup_hints.plan.decide.settings import Choice, choose
-from lookup_hints.plan.facts import Facts
 from lookup_hints.plan.joins import (
     CannotBeAsked,
     FoundJoin,
@@ -28,10 +28,10 @@ from lookup_hints.plan.joins import (
     refused,
 )
 from lookup_hints.plan.key_conditions import KeyEquality
-from lookup_hints.plan.read.lookup_use import LookupUse
-from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.lookup_facts import Facts
+from lookup_hints.plan.parse.lookup_use import LookupUse
+from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import KeyTypeError
-from lookup_hints.spec import FullCache, LookupName, LookupSettings, LookupSpec, PeriodicReload, Switch
 from lookup_hints.spi import Connector
 from lookup_hints.spi.arrow_types import type_name, written_type
 from lookup_hints.sql.text_edits import Cut

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from lookup_hints import compat
+from lookup_hints import pyspark_internals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +38,7 @@ _log = logging.getLogger("lookup_hints")
 
 def send(update: Update) -> None:
     """Hand ``update`` to the client at the end of the task that runs, after what was sent before in it."""
-    compat.accumulator_of_task(_OURS, [], _Appended).add(update)
+    pyspark_internals.accumulator_of_task(_OURS, [], _Appended).add(update)
 
 
 class _Appended:
@@ -54,7 +54,7 @@ class _Appended:
 
 def can_receive(spark: SparkSession) -> bool:
     """Whether this PySpark lets a Connect session receive updates."""
-    return compat.can_be_watched(getattr(spark, "client", None))
+    return pyspark_internals.can_be_watched(getattr(spark, "client", None))
 
 
 def receive(spark: SparkSession, take: Callable[[Update], None]) -> Callable[[], None]:
@@ -65,10 +65,10 @@ def receive(spark: SparkSession, take: Callable[[Update], None]) -> Callable[[],
     """
     client: Any = spark.client
     with _installing:
-        receiver = compat.response_check(client)
+        receiver = pyspark_internals.response_check(client)
         if not isinstance(receiver, _Receiver):
             receiver = _Receiver(client)
-            compat.replace_response_check(client, receiver)
+            pyspark_internals.replace_response_check(client, receiver)
         if take not in receiver.takers:
             receiver.takers.append(take)
     return receiver.fetch
@@ -96,7 +96,7 @@ class _Receiver:
     def __init__(self, client: Any) -> None:
         self.takers: list[Callable[[Update], None]] = []
         self._client = client
-        self._check = compat.response_check(client)
+        self._check = pyspark_internals.response_check(client)
         self._fetching = threading.Lock()
         self._watch = _Watch(self._fetched, lambda: bool(client.is_closed))
 
@@ -126,7 +126,7 @@ class _Receiver:
     def _ask_for_streams(self) -> bool:
         """Whether a streaming query runs; at the end of the statement that asks so come the updates."""
         running = False
-        for response in compat.ask_for_streams(self._client, _PATIENCE):
+        for response in pyspark_internals.ask_for_streams(self._client, _PATIENCE):
             self._take(response)
             running |= bool(response.streaming_query_manager_command_result.active.active_queries)
         return running

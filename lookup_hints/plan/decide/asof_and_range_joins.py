@@ -9,8 +9,8 @@ from math import prod
 from sqlglot import exp
 
 from lookup_hints.errors import Problem
+from lookup_hints.lookup_spec import LookupSettings
 from lookup_hints.plan.decide.key_casts import KeyCast, is_key_type, order_cast
-from lookup_hints.plan.facts import Facts
 from lookup_hints.plan.joins import FoundJoin, JoinOrder, NotReadEither, cannot_run, refused
 from lookup_hints.plan.key_conditions import (
     OPERATORS,
@@ -22,9 +22,9 @@ from lookup_hints.plan.key_conditions import (
     can_be_key,
     comparison_sides,
 )
-from lookup_hints.plan.read.query_blocks import Step
-from lookup_hints.plan.read.statement import Statement
-from lookup_hints.spec import LookupSettings
+from lookup_hints.plan.lookup_facts import Facts
+from lookup_hints.plan.parse.query_blocks import Step
+from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.spi import OrderCondition, OrderedLookup
 from lookup_hints.spi.arrow_types import type_name, written_type
 from lookup_hints.spi.changes import VALID_FROM, VALID_TO, Versions

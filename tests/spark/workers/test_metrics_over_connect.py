@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from pyspark import accumulators
 
-from lookup_hints.driver import connect_counts
-from lookup_hints.driver.connect_counts import Update, can_receive, receive, send
+from lookup_hints.driver import metrics_over_connect
+from lookup_hints.driver.metrics_over_connect import Update, can_receive, receive, send
 from tests.spark.versions import SPARK
 
 pb2 = pytest.importorskip("pyspark.sql.connect.proto")
-ME = connect_counts._OURS
+ME = metrics_over_connect._OURS
 UPDATE: Update = [{"function": "f", "run": {"batch": None}, "counts": {"keys": 3, "latency": {7: 1}}}]
 
 needs_a_receiving_client = pytest.mark.skipif(SPARK < (4, 0), reason="before PySpark 4.0 nothing is received")
@@ -222,7 +222,7 @@ class TestFetching:
     def test_while_a_stream_runs_it_is_fetched_from_time_to_time(
         self, spark: Any, server: Server, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(connect_counts, "_EVERY", 0.0)
+        monkeypatch.setattr(metrics_over_connect, "_EVERY", 0.0)
         taken: list[Update] = []
         receive(spark, taken.append)
         active = pb2.StreamingQueryManagerCommandResult.ActiveResult(
@@ -242,7 +242,7 @@ class TestFetching:
         assert len(server.requests) == 5
 
     def test_while_tasks_run_too(self, spark: Any, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connect_counts, "_EVERY", 0.0)
+        monkeypatch.setattr(metrics_over_connect, "_EVERY", 0.0)
         receive(spark, passed_over)
         for _ in range(2):  # what ended begins again
             server.answers = [{"execution_progress": {"num_inflight_tasks": 1}}]
@@ -253,13 +253,13 @@ class TestFetching:
     def test_a_server_that_stays_away_is_left_alone_in_the_end(
         self, spark: Any, server: Server, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(connect_counts, "_EVERY", 0.0)
+        monkeypatch.setattr(metrics_over_connect, "_EVERY", 0.0)
         receive(spark, passed_over)
         gone = [ConnectionError("gone")] * 100
         server.answers = [{"write_stream_operation_start_result": {"name": "q"}}, *gone]
         run(spark)
         joined_watch()
-        assert len(server.requests) == 1 + connect_counts._MOST_FAILURES
+        assert len(server.requests) == 1 + metrics_over_connect._MOST_FAILURES
 
     def test_nothing_is_fetched_from_a_session_that_is_closed(
         self, spark: Any, server: Server, monkeypatch: pytest.MonkeyPatch
@@ -267,7 +267,7 @@ class TestFetching:
         def closed_meanwhile(seconds: float) -> None:
             spark.client._closed = True
 
-        monkeypatch.setattr(connect_counts, "time", SimpleNamespace(sleep=closed_meanwhile))
+        monkeypatch.setattr(metrics_over_connect, "time", SimpleNamespace(sleep=closed_meanwhile))
         receive(spark, passed_over)
         server.answers = [{"write_stream_operation_start_result": {"name": "q"}}]
         run(spark)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from lookup_hints.plan.read.query_blocks import Block, Relation
-from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.parse.query_blocks import Block, Relation
+from lookup_hints.plan.parse.statement import Statement
 
 ColumnsOf = Callable[[Relation], tuple[str, ...] | None]
 """The names of a relation's columns, or None where they cannot be known."""

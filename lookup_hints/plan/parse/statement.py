@@ -16,10 +16,10 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
 from lookup_hints.errors import Span, UnsupportedLookup
-from lookup_hints.plan.read.lookup_use import UNNAMED, LookupUse
-from lookup_hints.plan.read.query_blocks import Block, Chain, Pipe, Relation, Shape, Step, Structure
-from lookup_hints.plan.read.query_reader import read_structure
-from lookup_hints.plan.read.tokens import Tokens
+from lookup_hints.plan.parse.lookup_use import UNNAMED, LookupUse
+from lookup_hints.plan.parse.query_blocks import Block, Chain, Pipe, Relation, Shape, Step, Structure
+from lookup_hints.plan.parse.query_reader import read_structure
+from lookup_hints.plan.parse.tokens import Tokens
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.lexer import Kind, Piece, blanked, pieces
 from lookup_hints.sql.text_edits import Cut, Fragment

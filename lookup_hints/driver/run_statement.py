@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from lookup_hints.dataframe.frames_in_text import named_frames, variables_refused
 from lookup_hints.driver.invalidation import invalidation_spec, keys_of
-from lookup_hints.driver.prepare import Prepared, prepare, prepare_stream, read, transport_of
-from lookup_hints.driver.query import NotTaken, check_taken, register, run_query
-from lookup_hints.driver.scope import Args, StatementScope
+from lookup_hints.driver.parse_and_plan import Prepared, prepare, prepare_stream, read, transport_of
+from lookup_hints.driver.run_query import NotTaken, check_taken, register, run_query
+from lookup_hints.driver.statement_scope import Args, StatementScope
 from lookup_hints.errors import InternalError, QueryError
 from lookup_hints.plan.explain import explain
+from lookup_hints.plan.parse.query_parts import written_query
 from lookup_hints.plan.planner import mentions_lookup
-from lookup_hints.plan.read.query_parts import written_query
 from lookup_hints.spi.arrow_types import type_name
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import masked_text

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lookup_hints.compat import all_settings
 from lookup_hints.dataframe.frames_in_text import run_over
 from lookup_hints.dataframe.join import no_table
+from lookup_hints.driver.execute_immediate import Immediate
 from lookup_hints.driver.functions import Functions, MadeOnce, is_connect, policy_of, run_the_drivers_python
-from lookup_hints.driver.immediate import Immediate
 from lookup_hints.driver.invalidation import InvalidationLog
 from lookup_hints.driver.table_sizes import LeftCosts, TableSizes
 from lookup_hints.driver.views import LookupViews, view_definition
 from lookup_hints.errors import QueryError
 from lookup_hints.hints.hint_comments import LookupHint
 from lookup_hints.plan.decide.key_casts import ANSI
-from lookup_hints.plan.read.lookup_use import LookThrough
+from lookup_hints.plan.parse.lookup_use import LookThrough
+from lookup_hints.pyspark_internals import all_settings
 from lookup_hints.spi import Connector
 from lookup_hints.spi.arrow_types import TIMESTAMP
 from lookup_hints.spi.options import Conf
