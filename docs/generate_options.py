@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lookup_hints.spi import flink
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, REMOVED_OPTIONS, SESSION_OPTIONS
-from lookup_hints.spi.options import Option, Place
+from lookup_hints.spi.option_values import Option, Place
 from lookup_hints.streaming.stream_options import RESTART_OPTIONS, STREAM_OPTIONS
 from lookup_hints.tables.registry import connector_class
 

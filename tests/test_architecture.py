@@ -85,7 +85,7 @@ PUBLIC = {
 }
 """The import paths that users rely on, and some of what they find there."""
 
-WRITES_DIALECTS = {"adbc.statements"}
+WRITES_DIALECTS = {"adbc.lookup_sql"}
 """Modules of connectors that write SQL of many databases, and so may import sqlglot."""
 
 OWNERS = {

@@ -16,7 +16,7 @@ from lookup_hints.errors import ConnectorError, OptionError, QueryError
 from lookup_hints.hints.hint_comments import lookup_hints as hints_of
 from lookup_hints.spi import TEXT, Option, SyncRowLookup, flink
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, SESSION_OPTIONS
-from lookup_hints.spi.options import Place, options_at
+from lookup_hints.spi.option_values import Place, options_at
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.statements.classify import own_setting
 from lookup_hints.streaming.stream_options import STREAM_OPTIONS

@@ -30,7 +30,7 @@ from lookup_connectors.conversion import (
     is_nested,
     parse_json,
 )
-from lookup_connectors.options import option_error
+from lookup_connectors.shared_options import option_error
 from lookup_connectors.sql_parts import can_order
 from lookup_connectors.text_values import REFUSALS
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest

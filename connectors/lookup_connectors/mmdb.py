@@ -16,7 +16,7 @@ from pyarrow import types
 
 from lookup_connectors import json_paths
 from lookup_connectors.conversion import convert, from_json_values, readable_as_json
-from lookup_connectors.options import check_file_exists
+from lookup_connectors.shared_options import check_file_exists
 from lookup_connectors.text_values import address_in
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
 from lookup_hints.spi import FILE, TEXT, LookupRequest, LookupTable, Option, Outcomes, SyncLookup, choice

@@ -31,7 +31,7 @@ from lookup_hints.engine.masking import known_secrets, masked
 from lookup_hints.errors import ConnectorError, InternalError, LookupHintsError
 from lookup_hints.lookup_spec import ChangedColumn, Invalidation, LookupSpec, PartialCache, Switch
 from lookup_hints.spi import Changes, ChangesRequest, Connector, ReportsChanges
-from lookup_hints.spi.changes import versions_of
+from lookup_hints.spi.changed_column_and_versions import versions_of
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import masker
 from lookup_hints.worker.process.open_connectors import needing_its_driver

@@ -119,7 +119,7 @@ class StoreCache(Cache):
             self._refresh(keys)
 
     def learn(self, learned: Sequence[CacheWrite]) -> None:
-        from lookup_hints.cache.store.content import Answers
+        from lookup_hints.cache.store.segment_entries import Answers
 
         self._store.learn(
             [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
-from lookup_hints.spi.options import TEXT, Option, Place, options_at
+from lookup_hints.spi.option_values import TEXT, Option, Place, options_at
 from lookup_hints.sql.lexer import Kind, Piece, code, pieces, quoted
 from lookup_hints.sql.text_edits import Cut
 from lookup_hints.statements.classify import FIRST_WORDS, SESSION_KEYS

@@ -21,7 +21,7 @@ from lookup_hints.cli.completion import Candidate, candidates, option_at, relati
 from lookup_hints.cli.names_in_text import created_name
 from lookup_hints.errors import LookupHintsError, QueryError
 from lookup_hints.spi.arrow_types import sql_type
-from lookup_hints.spi.options import Option
+from lookup_hints.spi.option_values import Option
 from lookup_hints.sql.lexer import code, pieces
 from lookup_hints.sql.text_edits import Cut
 from lookup_hints.statements.script import ScriptStatement, split_statements

@@ -16,9 +16,9 @@ from lookup_hints.errors import OptionError, Problem, QueryError, Span, nearest
 from lookup_hints.hints.hint_comments import LookupHint
 from lookup_hints.retry import RetryPolicy, RetryStrategy
 from lookup_hints.spi import Connector
-from lookup_hints.spi.changes import versions_of
+from lookup_hints.spi.changed_column_and_versions import versions_of
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
-from lookup_hints.spi.options import bad_value
+from lookup_hints.spi.option_values import bad_value
 from lookup_hints.sql.lexer import quoted
 
 if TYPE_CHECKING:

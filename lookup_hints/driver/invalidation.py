@@ -21,7 +21,7 @@ from lookup_hints.errors import Problem, QueryError
 from lookup_hints.lookup_spec import Invalidation, LookupSettings, LookupSpec
 from lookup_hints.plan.decide.settings import cache_of, whole_of
 from lookup_hints.spi import AsyncLookup, Connector
-from lookup_hints.spi.options import Conf
+from lookup_hints.spi.option_values import Conf
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.lexer import quoted
 

@@ -31,7 +31,7 @@ from lookup_hints.plan.session_interface import Context
 from lookup_hints.plan.spark_analysis import Analyse, Columns
 from lookup_hints.retry import RowPredicate
 from lookup_hints.spi import Connector, Filter, TableSize
-from lookup_hints.spi.options import Conf
+from lookup_hints.spi.option_values import Conf
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.lexer import code, pieces
 from lookup_hints.sql.session_syntax import with_identifiers

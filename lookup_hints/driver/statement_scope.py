@@ -24,7 +24,7 @@ from lookup_hints.plan.parse.lookup_use import LookThrough
 from lookup_hints.pyspark_internals import all_settings
 from lookup_hints.spi import Connector
 from lookup_hints.spi.arrow_types import TIMESTAMP
-from lookup_hints.spi.options import Conf
+from lookup_hints.spi.option_values import Conf
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.lexer import pieces, text_value
 from lookup_hints.sql.session_syntax import with_backquotes, with_escapes, with_long_pipes, with_variables

@@ -14,9 +14,9 @@ from typing import Any, Protocol, TypeVar
 
 from lookup_hints.engine.arrow import Keys
 from lookup_hints.engine.backlog import Ask, Hold, Idle, WaitUntil
+from lookup_hints.engine.input_window import HAND_OUT_BYTES, Settled
 from lookup_hints.engine.permits import Request, RequestPermits, with_permits_async
 from lookup_hints.engine.request_scheduler import RequestScheduler
-from lookup_hints.engine.window import HAND_OUT_BYTES, Settled
 from lookup_hints.errors import ConnectorError, LookupTimeout, NoTurn
 from lookup_hints.metrics.lookup_metrics import Cause
 from lookup_hints.metrics.task_recorder import TIMER_TOLERANCE

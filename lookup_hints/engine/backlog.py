@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from lookup_hints.engine.adaptive_batch_size import RequestSize
 from lookup_hints.engine.arrow import Keys, Placed, absent, count_up_to, distinct_keys, holds
 from lookup_hints.engine.event_log import EventLog
+from lookup_hints.engine.input_window import HeldWindows, Window
 from lookup_hints.engine.permits import RequestLimiter
-from lookup_hints.engine.window import HeldWindows, Window
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.task_recorder import RequestObserver, TaskRecorder
 from lookup_hints.spi.request_and_answer import LookupRequest, Outcomes

@@ -20,7 +20,7 @@ from lookup_hints.errors import (
     TooManyRequests,
 )
 from lookup_hints.spi import Connector
-from lookup_hints.spi.options import hidden_keys
+from lookup_hints.spi.option_values import hidden_keys
 from lookup_hints.spi.secrets import masker
 
 _log = logging.getLogger("lookup_hints.worker")

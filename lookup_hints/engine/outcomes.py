@@ -22,7 +22,7 @@ from lookup_hints.engine.arrow import (
 )
 from lookup_hints.engine.backlog import Ask, Batch, LookupState, Part
 from lookup_hints.engine.event_log import connector_name, failure, is_defect, out_of_time
-from lookup_hints.engine.window import Window
+from lookup_hints.engine.input_window import Window
 from lookup_hints.errors import ConnectorError, LookupTimeout, SourceDown
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.task_recorder import TaskRecorder

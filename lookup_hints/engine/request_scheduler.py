@@ -34,9 +34,9 @@ from lookup_hints.engine.backlog import (
     distinct_keys_of,
 )
 from lookup_hints.engine.event_log import connector_name, out_of_time
+from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.outcomes import Keep, Settling
 from lookup_hints.engine.permits import UNLIMITED, RequestLimiter
-from lookup_hints.engine.window import Settled
 from lookup_hints.errors import AnswerError, AnswerTooLarge, NoTurn
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.lookup_metrics import Cause, LookupMetrics

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from lookup_hints.engine.arrow import Keys
 from lookup_hints.engine.backlog import Ask, WaitUntil
+from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.permits import with_permits
 from lookup_hints.engine.request_scheduler import RequestScheduler
-from lookup_hints.engine.window import Settled
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest
 from lookup_hints.spi.request_context import reporting_to
 

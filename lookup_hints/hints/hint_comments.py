@@ -20,7 +20,7 @@ from lookup_hints.hints.dialect import HINT_MARK, Lookup, hint_items, place_of
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.spi.flink import HINT_OPTIONS, instead_of
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, REMOVED_OPTIONS
-from lookup_hints.spi.options import Place, bad_value, options_at
+from lookup_hints.spi.option_values import Place, bad_value, options_at
 from lookup_hints.sql.lexer import Kind, Piece, pieces
 from lookup_hints.sql.text_edits import Cut, Edit
 

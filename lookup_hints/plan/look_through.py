@@ -15,7 +15,7 @@ from lookup_hints.plan.key_conditions import ColumnNames, references
 from lookup_hints.plan.parse.lookup_use import Expression, LookThrough, LookupUse, TableColumn
 from lookup_hints.plan.parse.query_blocks import Block, Cte, Query, Relation, Shape
 from lookup_hints.plan.parse.statement import Statement
-from lookup_hints.spi.changes import versions_of
+from lookup_hints.spi.changed_column_and_versions import versions_of
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.text_edits import Cut
 

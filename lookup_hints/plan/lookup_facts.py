@@ -39,7 +39,7 @@ from lookup_hints.spi import Connector
 from lookup_hints.spi.arrow_types import type_name
 from lookup_hints.spi.connector import why_not_read
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
-from lookup_hints.spi.options import InForce, Place, in_force
+from lookup_hints.spi.option_values import InForce, Place, in_force
 from lookup_hints.sql.text_edits import Cut
 
 _OPTIONS = {option.key: option for option in LOOKUP_OPTIONS}

@@ -20,9 +20,9 @@ from lookup_hints.plan.lookup_facts import Facts
 from lookup_hints.plan.parse.query_blocks import Block, Query, Relation, Shape
 from lookup_hints.plan.parse.statement import PRESENT, Statement
 from lookup_hints.plan.spark_analysis import Analysis
-from lookup_hints.spi.changes import versions_of
+from lookup_hints.spi.changed_column_and_versions import versions_of
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
-from lookup_hints.spi.options import InForce, Place, in_force
+from lookup_hints.spi.option_values import InForce, Place, in_force
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.text_edits import Cut

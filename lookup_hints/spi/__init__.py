@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 from lookup_hints.errors import AnswerTooLarge, ConnectorError, LookupTimeout, OptionError
-from lookup_hints.spi.changes import Changes, ChangesRequest, ReportsChanges
+from lookup_hints.spi.changed_column_and_versions import Changes, ChangesRequest, ReportsChanges
 from lookup_hints.spi.connector import (
     AcquiresPermits,
     AsyncLookup,
@@ -29,7 +29,7 @@ from lookup_hints.spi.connector import (
 )
 from lookup_hints.spi.filtering import Filter, FilteredScan, FilterValue
 from lookup_hints.spi.health import Endpoint, HealthCheck, HealthRequest, ReportsHealth, connections_check
-from lookup_hints.spi.options import (
+from lookup_hints.spi.option_values import (
     BOOLEAN,
     DURATION,
     FILE,

@@ -36,7 +36,7 @@ from lookup_hints.errors import (
 )
 from lookup_hints.spi.address import origin_of, place_of
 from lookup_hints.spi.arrow_types import sql_type
-from lookup_hints.spi.options import Option
+from lookup_hints.spi.option_values import Option
 from lookup_hints.spi.request_and_answer import (
     Answer,
     LookupRequest,

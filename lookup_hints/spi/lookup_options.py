@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lookup_hints.spi.options import (
+from lookup_hints.spi.option_values import (
     BOOLEAN,
     DURATION,
     FOLDER,

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from lookup_hints.errors import OptionError
-from lookup_hints.spi.options import FILE, Option, Place, hidden_keys, read_options
+from lookup_hints.spi.option_values import FILE, Option, Place, hidden_keys, read_options
 from lookup_hints.spi.secrets import HiddenValues, Secret, has_reference, references, resolve
 from lookup_hints.spi.security_policy import Policy, policy_of_environment
 

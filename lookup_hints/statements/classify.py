@@ -16,7 +16,7 @@ from lookup_hints.spi import flink
 from lookup_hints.spi.arrow_types import TIMESTAMP
 from lookup_hints.spi.flink import instead_of
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, SESSION_OPTIONS
-from lookup_hints.spi.options import Option, Place, bad_value
+from lookup_hints.spi.option_values import Option, Place, bad_value
 from lookup_hints.spi.security_policy import policy_of_configuration
 from lookup_hints.sql.lexer import Kind, Piece, blanked, code, pieces
 from lookup_hints.streaming.insert import StreamInsert, names_a_stream, read_insert, shown_insert

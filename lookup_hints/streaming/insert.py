@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lookup_hints.errors import OptionError, Problem, QueryError, Span
-from lookup_hints.spi.options import Conf, Place, Trigger, bad_value, in_force, options_at
+from lookup_hints.spi.option_values import Conf, Place, Trigger, bad_value, in_force, options_at
 from lookup_hints.sql.lexer import Kind, Piece, blanked, code, pieces, quoted
 from lookup_hints.streaming.restart_strategy import RestartStrategy, restart_strategy
 from lookup_hints.streaming.stream_options import RESTART_OPTIONS, STREAM_OPTIONS

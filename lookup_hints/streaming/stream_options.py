@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lookup_hints.spi.options import (
+from lookup_hints.spi.option_values import (
     BOOLEAN,
     DURATION,
     DURATION_OR_ZERO,

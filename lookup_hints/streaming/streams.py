@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lookup_hints.errors import Problem, QueryError
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
-from lookup_hints.spi.options import Trigger
+from lookup_hints.spi.option_values import Trigger
 from lookup_hints.streaming.insert import StreamInsert, StreamSettings, stream_settings, written_options
 from lookup_hints.streaming.sinks import (
     Sink,

@@ -12,10 +12,10 @@ import pyarrow as pa
 from lookup_hints.errors import DdlError, OptionError, Problem, nearest
 from lookup_hints.spi import Connector, ReportsSchema
 from lookup_hints.spi.arrow_types import sql_type
-from lookup_hints.spi.changes import check_changed_column, versions_of
+from lookup_hints.spi.changed_column_and_versions import check_changed_column, versions_of
 from lookup_hints.spi.flink import TABLE_OPTIONS, instead_of
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, REMOVED_OPTIONS
-from lookup_hints.spi.options import Conf, Option, Place, hidden_keys, options_at
+from lookup_hints.spi.option_values import Conf, Option, Place, hidden_keys, options_at
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import Secret, conf_references
 from lookup_hints.spi.security_policy import Policy

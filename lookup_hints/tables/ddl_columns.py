@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lookup_hints.errors import Problem, Span, nearest
 from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ
-from lookup_hints.spi.options import Conf
+from lookup_hints.spi.option_values import Conf
 from lookup_hints.spi.secrets import MASK
 from lookup_hints.sql.lexer import Kind, Piece, closing, comma_groups
 

@@ -38,7 +38,7 @@ from lookup_hints.spi import (
     Statistics,
     SyncLookup,
 )
-from lookup_hints.spi.changes import grows
+from lookup_hints.spi.changed_column_and_versions import grows
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable, Outcome, Outcomes
 from lookup_hints.spi.secrets import masker
 from lookup_hints.testing.fake import looked_up

@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from lookup_hints.engine.arrow import distinct_keys
 from lookup_hints.engine.async_runner import AsyncRunner, LoopCall, run_async
+from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.permits import limiter_of
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.row_runner import RowRunner
 from lookup_hints.engine.sync_runner import run_sync
-from lookup_hints.engine.window import Settled
 from lookup_hints.errors import ConnectorError
 from lookup_hints.limits.shared_limits import LimitStores
 from lookup_hints.lookup_spec import LookupName, LookupSettings, LookupSpec

@@ -34,12 +34,12 @@ from lookup_hints.engine.adaptive_batch_size import (
 )
 from lookup_hints.engine.arrow import Keys, distinct_keys, ordered_keys, whole, without_keys
 from lookup_hints.engine.async_runner import AsyncRunner, run_async
+from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.masking import without_secrets
 from lookup_hints.engine.permits import UNLIMITED, RequestLimiter, limiter_of
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.row_runner import RowRunner
 from lookup_hints.engine.sync_runner import run_sync
-from lookup_hints.engine.window import Settled
 from lookup_hints.limits.shared_limits import LimitStores, folder_of_executor
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.lookup_metrics import Cause, LookupMetrics, MaxGauge, Report

@@ -18,7 +18,7 @@ from pyarrow import types
 from lookup_connectors.adbc.columns import AdbcColumn, find_name
 from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE
 from lookup_connectors.adbc.failures import DRIVER_ERRORS
-from lookup_connectors.adbc.statements import schema_and_name
+from lookup_connectors.adbc.lookup_sql import schema_and_name
 from lookup_connectors.postgres_server import SECONDS, SIZE, size_of
 from lookup_connectors.sqlite_types import ANALYSED, analysed_size, arrow_type, never_fits
 from lookup_hints.errors import ConnectorError, nearest

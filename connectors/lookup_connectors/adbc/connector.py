@@ -26,16 +26,7 @@ from lookup_connectors.adbc.columns import (
 from lookup_connectors.adbc.connections import AdbcServer, Connections
 from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE, dialect_of
 from lookup_connectors.adbc.failures import DRIVER_ERRORS, DriverFailure
-from lookup_connectors.adbc.options import (
-    OPTIONS,
-    check_driver,
-    check_options,
-    file_of,
-    origin_of,
-    place_of,
-    wrong,
-)
-from lookup_connectors.adbc.statements import (
+from lookup_connectors.adbc.lookup_sql import (
     MARK,
     AdbcStatements,
     Question,
@@ -47,10 +38,19 @@ from lookup_connectors.adbc.statements import (
     select_none,
     typing_row,
 )
+from lookup_connectors.adbc.options import (
+    OPTIONS,
+    check_driver,
+    check_options,
+    file_of,
+    origin_of,
+    place_of,
+    wrong,
+)
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_connectors.conversion import is_nested, row_with
-from lookup_connectors.options import pooled_requests, source_name
 from lookup_connectors.postgres_server import unheld_character, without_characters
+from lookup_connectors.shared_options import pooled_requests, source_name
 from lookup_connectors.sql_parts import can_order
 from lookup_connectors.sqlite_types import has_one_spelling
 from lookup_connectors.text_values import REFUSALS

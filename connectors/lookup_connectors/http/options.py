@@ -30,7 +30,7 @@ from lookup_connectors.http.request import (
 from lookup_connectors.http.response import ResponseReader, unreadable
 from lookup_connectors.json_paths import Path, named, parse_path
 from lookup_connectors.key_templates import Template, TemplateError, can_be_spelled, parse_template
-from lookup_connectors.options import option_error
+from lookup_connectors.shared_options import option_error
 from lookup_hints.errors import OptionError, Problem, nearest
 from lookup_hints.spi import (
     BOOLEAN,

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.conversion import convert, is_nested, row_with
-from lookup_connectors.options import POOL_SIZE, pooled_requests, source_name
 from lookup_connectors.postgres.catalog import (
     comments,
     find_relation,
@@ -28,10 +27,7 @@ from lookup_connectors.postgres.catalog import (
 )
 from lookup_connectors.postgres.columns import PostgresColumn, reported_type
 from lookup_connectors.postgres.connections import PostgresEndpoint, PostgresPool
-from lookup_connectors.postgres.failures import BeyondServer, PostgresFailure
-from lookup_connectors.postgres.networks import address_column, check_networks
-from lookup_connectors.postgres.options import OPTIONS, check_server, checked_target, origin_of
-from lookup_connectors.postgres.reading import (
+from lookup_connectors.postgres.copy_and_sizes import (
     BLOCKS,
     COPIES,
     AnswerSizes,
@@ -41,7 +37,8 @@ from lookup_connectors.postgres.reading import (
     values_of,
     where_of,
 )
-from lookup_connectors.postgres.statements import (
+from lookup_connectors.postgres.failures import BeyondServer, PostgresFailure
+from lookup_connectors.postgres.lookup_sql import (
     PostgresStatements,
     can_filter,
     changed_query,
@@ -49,7 +46,10 @@ from lookup_connectors.postgres.statements import (
     latest_query,
     types_unchanged,
 )
+from lookup_connectors.postgres.networks import address_column, check_networks
+from lookup_connectors.postgres.options import OPTIONS, check_server, checked_target, origin_of
 from lookup_connectors.postgres_server import ending_of
+from lookup_connectors.shared_options import POOL_SIZE, pooled_requests, source_name
 from lookup_connectors.sql_parts import can_order
 from lookup_connectors.text_values import REFUSALS
 from lookup_hints.errors import ConnectorError, LookupTimeout

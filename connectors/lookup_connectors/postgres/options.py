@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Any
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
-from lookup_connectors.options import POOL_SIZE, option_error, server_problems
 from lookup_connectors.postgres.networks import ADDRESS_COLUMN, NETWORK_COLUMN
 from lookup_connectors.postgres.url import (
     FILES,
@@ -22,6 +21,7 @@ from lookup_connectors.postgres.url import (
     target_of,
     with_service,
 )
+from lookup_connectors.shared_options import POOL_SIZE, option_error, server_problems
 from lookup_hints.errors import OptionError
 from lookup_hints.spi import DURATION, FILE, TEXT, LookupTable, Option, OptionType, choice, integer
 from lookup_hints.spi.address import origin_text, resolved

@@ -18,9 +18,9 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from lookup_connectors.options import server_problems
+from lookup_connectors.redis.commands_and_replies import Commands, NotPermitted, Steps
 from lookup_connectors.redis.options import OPTIONS
-from lookup_connectors.redis.reading import Commands, NotPermitted, Steps
+from lookup_connectors.shared_options import server_problems
 from lookup_hints.errors import ConnectorError, OptionError, Problem
 from lookup_hints.spi import Endpoint, LookupTable
 from lookup_hints.spi.address import origin_text, resolved, split_url

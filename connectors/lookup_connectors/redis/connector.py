@@ -1,4 +1,4 @@
-"""The connector: what is asked is decided in ``reading``, and carried here by the clients of redis-py."""
+"""The connector: ``commands_and_replies`` decides what is asked, and the clients of redis-py carry it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, ClassVar, TypeVar
 
 from redis import exceptions as errors
 
+from lookup_connectors.redis.commands_and_replies import Commands, Reading, Steps, answer, reading_of
 from lookup_connectors.redis.connections import RedisEndpoint, code_of, origin_of
 from lookup_connectors.redis.options import OPTIONS
-from lookup_connectors.redis.reading import Commands, Reading, Steps, answer, reading_of
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.spi import (
     Answer,

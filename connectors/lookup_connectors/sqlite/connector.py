@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_connectors.conversion import convert, row_with
-from lookup_connectors.options import check_file_exists
+from lookup_connectors.shared_options import check_file_exists
 from lookup_connectors.sql_parts import can_order, quoted
-from lookup_connectors.sqlite.statements import (
+from lookup_connectors.sqlite.lookup_sql import (
     MAX_VARIABLES,
     bound_keys,
     bound_of,

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from lookup_hints.cache.store.content import Answers, Chosen, Content, ProbeResult, content_of, merged
 from lookup_hints.cache.store.expiry import Ages, Past
 from lookup_hints.cache.store.hashing import Positions, comparable, hash_is_exact, hashes_of, in_order
 from lookup_hints.cache.store.invalidations import Invalidations
+from lookup_hints.cache.store.segment_entries import Answers, Chosen, Content, ProbeResult, content_of, merged
 from lookup_hints.cache.store.segment_files import (
     Encoded,
     Filed,

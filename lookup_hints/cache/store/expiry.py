@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_hints.cache.store.content import Chosen, Content, expanded
 from lookup_hints.cache.store.hashing import Positions
+from lookup_hints.cache.store.segment_entries import Chosen, Content, expanded
 from lookup_hints.cache.store.segment_files import Segment
 
 _JITTER = 0.1

@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookup_hints.cache.store.content import Chosen, Content, ProbeResult, one_value, ones_as_one_value
 from lookup_hints.cache.store.hashing import (
     Hashes,
     Positions,
@@ -33,6 +32,13 @@ from lookup_hints.cache.store.hashing import (
 )
 from lookup_hints.cache.store.invalidations import Invalidations
 from lookup_hints.cache.store.ranges import Bounds, Ranges, TooLarge, write_ranges
+from lookup_hints.cache.store.segment_entries import (
+    Chosen,
+    Content,
+    ProbeResult,
+    one_value,
+    ones_as_one_value,
+)
 from lookup_hints.cache.store.segment_files import (
     Encoded,
     NotASegment,

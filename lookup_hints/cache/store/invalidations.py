@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lookup_hints.cache.store.content import Chosen
 from lookup_hints.cache.store.hashing import Hashes, comparable, hashes_of
+from lookup_hints.cache.store.segment_entries import Chosen
 from lookup_hints.cache.store.segment_files import Folder, StoreLimits, locked
 
 _FILE = re.compile(r"(\w+)\.(\d+)\.taken")

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_hints.cache.store.content import ProbeResult
 from lookup_hints.cache.store.hashing import Positions
+from lookup_hints.cache.store.segment_entries import ProbeResult
 from lookup_hints.cache.store.segment_files import NotASegment, StoreLimits, has_room_for
 
 _FILE = "ranges.arrow"

@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lookup_hints.cache.store.content import Content, expanded, is_one_value, one_value
 from lookup_hints.cache.store.hashing import Hashes, Numbers, Positions, equal
+from lookup_hints.cache.store.segment_entries import Content, expanded, is_one_value, one_value
 
 MAGIC = 0x3570756B6F6F4C
 _TAIL = struct.Struct("<QQQQ")  # lengths of the index and of the directory, checksum, magic

@@ -28,7 +28,7 @@ from lookup_hints.plan.parse.query_parts import gives_rows
 from lookup_hints.plan.spark_analysis import LeftSide
 from lookup_hints.spi import TableSize
 from lookup_hints.spi.connector import why_not_read
-from lookup_hints.spi.options import InForce, Place
+from lookup_hints.spi.option_values import InForce, Place
 from lookup_hints.sql.lexer import Kind, code, pieces
 from lookup_hints.sql.text_edits import Cut, Fragment
 

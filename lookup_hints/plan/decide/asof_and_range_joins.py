@@ -27,7 +27,7 @@ from lookup_hints.plan.parse.query_blocks import Step
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.spi import OrderCondition, OrderedLookup
 from lookup_hints.spi.arrow_types import type_name, written_type
-from lookup_hints.spi.changes import VALID_FROM, VALID_TO, Versions
+from lookup_hints.spi.changed_column_and_versions import VALID_FROM, VALID_TO, Versions
 from lookup_hints.sql.text_edits import Cut, Fragment
 
 FEW_ROWS = 16

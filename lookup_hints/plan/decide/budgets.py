@@ -16,7 +16,7 @@ from lookup_hints.errors import OptionError, Problem
 from lookup_hints.lookup_spec import Budget
 from lookup_hints.spi import Connector
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
-from lookup_hints.spi.options import Conf, Place, options_at, parsed
+from lookup_hints.spi.option_values import Conf, Place, options_at, parsed
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import has_reference
 

@@ -41,7 +41,7 @@ from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.spi import Connector, FilteredScan, TableSize
 from lookup_hints.spi.filtering import Filter, FilterValue
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
-from lookup_hints.spi.options import Conf, InForce, Place, options_at, parsed
+from lookup_hints.spi.option_values import Conf, InForce, Place, options_at, parsed
 
 PARTITIONS = "lookup.scan.partitions"
 

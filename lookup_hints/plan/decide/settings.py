@@ -26,7 +26,7 @@ from lookup_hints.plan.decide.budgets import (
 )
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
-from lookup_hints.spi.changes import changed_column_of, versions_of
+from lookup_hints.spi.changed_column_and_versions import changed_column_of, versions_of
 from lookup_hints.spi.connector import why_not_read
 from lookup_hints.spi.lookup_options import (
     DEAD_LETTER_KEYS,
@@ -35,7 +35,7 @@ from lookup_hints.spi.lookup_options import (
     RETRY_KEYS,
     SESSION_OPTIONS,
 )
-from lookup_hints.spi.options import Conf, InForce, Place, in_force, options_at, parsed
+from lookup_hints.spi.option_values import Conf, InForce, Place, in_force, options_at, parsed
 from lookup_hints.spi.request_and_answer import LookupTable
 
 _MISS, _EXCEPTION = "lookup_miss", "exception"

@@ -10,7 +10,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from lookup_hints.plan.parse.query_blocks import Block, Chain, Pipe, Relation, Step
-from lookup_hints.spi.changes import Versions, versions_of
+from lookup_hints.spi.changed_column_and_versions import Versions, versions_of
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.text_edits import Cut

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from lookup_connectors.adbc import AdbcConnector
 from lookup_connectors.adbc.connections import AdbcServer
-from lookup_connectors.adbc.statements import relation
+from lookup_connectors.adbc.lookup_sql import relation
 
 from lookup_hints.errors import AnswerTooLarge, ConnectorError, LookupTimeout, NotAllowed, OptionError
 from lookup_hints.spi.request_and_answer import LookupTable

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.postgres.columns import SourceColumn, plan_column
-from lookup_connectors.postgres.statements import filter_of, literal
+from lookup_connectors.postgres.lookup_sql import filter_of, literal
 from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.spi import Filter, FilteredScan, LookupTable

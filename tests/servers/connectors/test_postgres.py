@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 from lookup_connectors.postgres import PostgresConnector
-from lookup_connectors.postgres.reading import where_of
+from lookup_connectors.postgres.copy_and_sizes import where_of
 
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable

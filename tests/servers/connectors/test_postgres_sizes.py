@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from lookup_connectors.postgres import PostgresConnector
-from lookup_connectors.postgres.reading import COPIES
+from lookup_connectors.postgres.copy_and_sizes import COPIES
 
 from lookup_hints.errors import AnswerTooLarge, ConnectorError
 from lookup_hints.lookup_spec import LookupSettings, LookupSpec

@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from lookup_connectors.postgres.statements import literal
+from lookup_connectors.postgres.lookup_sql import literal
 
 from lookup_hints import LookupSession
 from tests.servers.postgres import PostgresServer, running_server

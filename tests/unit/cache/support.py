@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from lookup_hints.cache.store.answer_store import Store
-from lookup_hints.cache.store.content import Answers, ProbeResult
 from lookup_hints.cache.store.expiry import Ages
 from lookup_hints.cache.store.invalidations import Invalidations
+from lookup_hints.cache.store.segment_entries import Answers, ProbeResult
 from lookup_hints.cache.store.segment_files import StoreLimits
 
 AGES = Ages(rows=1000.0, missing=100.0)

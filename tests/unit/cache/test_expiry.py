@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from lookup_hints.cache import open_caches, task_cache
 from lookup_hints.cache.store.answer_store import MOST_SEGMENTS
-from lookup_hints.cache.store.content import Answers, Content, content_of
 from lookup_hints.cache.store.expiry import Ages, Past
+from lookup_hints.cache.store.segment_entries import Answers, Content, content_of
 from lookup_hints.cache.store.segment_files import StoreLimits
 from lookup_hints.errors import ConnectorError
 from lookup_hints.lookup_spec import ChangedColumn, Invalidation, LookupSettings, LookupSpec, PartialCache

@@ -20,10 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_hints.cache.store import answer_store as stores
-from lookup_hints.cache.store import content, hashing
+from lookup_hints.cache.store import hashing, segment_entries
 from lookup_hints.cache.store.answer_store import Store
-from lookup_hints.cache.store.content import Answers
 from lookup_hints.cache.store.expiry import Ages
+from lookup_hints.cache.store.segment_entries import Answers
 from lookup_hints.cache.store.segment_files import StoreLimits
 from tests.unit.cache.support import AGES, NOW, SCHEMA, Clock, asked, keys, learned, store
 
@@ -325,11 +325,11 @@ def in_other_case(answers: dict[Any, list[str]]) -> Answers:
 
 def test_keys_that_rows_hold_are_not_kept_twice() -> None:
     found, missed = learned({"a": ["1"], "b": ["2"]}, NAMED), learned({"c": []}, NAMED)
-    contents = [content.content_of([each]) for each in (found, missed, in_other_case({"d": ["4"]}))]
+    contents = [segment_entries.content_of([each]) for each in (found, missed, in_other_case({"d": ["4"]}))]
     assert [each.keyed_by for each in contents] == [("id",), (), ()]
     assert [each.keys is None for each in contents] == [True, False, False]
     for first, second in ((0, 0), (0, 1), (1, 0), (0, 2), (2, 0)):
-        both = content.merged([contents[first], contents[second]])
+        both = segment_entries.merged([contents[first], contents[second]])
         assert both.keyed_by == (("id",) if first == second else ())
         assert hashing.hashes_of(both.keys_of(np.arange(len(both)))).tolist() == both.hashes.tolist()
 
@@ -356,7 +356,7 @@ def test_keys_of_equal_hashes_never_find_each_others_rows(
         found: hashing.Hashes = hashing.hashes_of(keys) % np.uint64(3)
         return found
 
-    monkeypatch.setattr(content, "hashes_of", few)
+    monkeypatch.setattr(segment_entries, "hashes_of", few)
     monkeypatch.setattr(stores, "hashes_of", few)
     schema = pa.schema([("id", pa.string()), ("name", pa.string())])
     one = store(tmp_path, clock)
@@ -380,7 +380,7 @@ def test_no_keys_are_no_answer(tmp_path: Path, clock: Clock) -> None:
 
 def test_jitter_takes_a_tenth_at_most() -> None:
     ages = AGES
-    many = content.content_of([learned({each: ["a"] for each in range(512)}, when=0.0)])
+    many = segment_entries.content_of([learned({each: ["a"] for each in range(512)}, when=0.0)])
     every = np.arange(len(many))
     assert ages.valid(many, every, 899.0).all()
     assert not ages.valid(many, every, 1000.0).any()

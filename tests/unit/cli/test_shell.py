@@ -17,7 +17,7 @@ from lookup_hints.cli.main import main
 from lookup_hints.cli.shell import is_complete
 from lookup_hints.cli.shell_prompt import masked, prompt
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
-from lookup_hints.spi.options import Place, options_at
+from lookup_hints.spi.option_values import Place, options_at
 
 
 class Shop:

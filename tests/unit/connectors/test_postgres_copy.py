@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from lookup_connectors.postgres.reading import CHUNK_BYTES, copied
+from lookup_connectors.postgres.copy_and_sizes import CHUNK_BYTES, copied
 
 
 class Endless:

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from lookup_hints.engine.arrow import Keys, distinct_keys
 from lookup_hints.engine.backlog import Ask
+from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.request_scheduler import RequestScheduler
-from lookup_hints.engine.window import Settled
 from lookup_hints.lookup_spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.retry import FixedDelay
 from lookup_hints.spi import AsyncLookup, SyncLookup

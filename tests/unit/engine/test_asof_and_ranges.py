@@ -16,7 +16,7 @@ from lookup_hints.engine import arrow
 from lookup_hints.engine import asof_and_ranges as ordered
 from lookup_hints.engine.arrow import Placed
 from lookup_hints.engine.asof_and_ranges import answering
-from lookup_hints.engine.window import Settled
+from lookup_hints.engine.input_window import Settled
 from lookup_hints.spi import OrderCondition
 from tests.unit.engine.support import plain, spec
 

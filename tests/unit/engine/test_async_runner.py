@@ -14,8 +14,8 @@ import pytest
 from lookup_hints.engine import async_runner
 from lookup_hints.engine.arrow import Keys
 from lookup_hints.engine.async_runner import AsyncRunner, run_async
+from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.request_scheduler import RequestScheduler
-from lookup_hints.engine.window import Settled
 from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest
 from tests.unit.engine.support import (

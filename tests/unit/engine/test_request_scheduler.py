@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lookup_hints.engine import window
+from lookup_hints.engine import input_window
 from lookup_hints.engine.arrow import distinct_keys
 from lookup_hints.engine.backlog import Ask, Idle, WaitUntil
 from lookup_hints.engine.request_scheduler import RequestScheduler
@@ -198,7 +198,7 @@ def lookup_ask(of: RequestScheduler) -> Ask:
 
 
 def test_reading_stops_while_too_much_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window, "BUFFER_BYTES", 2000)
+    monkeypatch.setattr(input_window, "BUFFER_BYTES", 2000)
     lookup = scheduler(batch_size=1, ordered=False)
     lookup.add(keys(1))
     (head,) = asks(lookup)

@@ -15,10 +15,10 @@ import pytest
 
 from lookup_hints.engine.arrow import Keys
 from lookup_hints.engine.async_runner import run_async
+from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.row_runner import RowRunner
 from lookup_hints.engine.sync_runner import run_sync
-from lookup_hints.engine.window import Settled
 from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout, OptionError, Problem
 from lookup_hints.spi import AsyncRowLookup, OrderCondition, ReportsOutcomes, SyncRowLookup, TakeRows
 from lookup_hints.spi.request_and_answer import (

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from lookup_hints.engine.adaptive_batch_size import windows
 from lookup_hints.engine.arrow import Keys, distinct_keys
 from lookup_hints.engine.async_runner import AsyncRunner, run_async
+from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.sync_runner import run_sync
-from lookup_hints.engine.window import Settled
 from lookup_hints.errors import ConnectorError
 from lookup_hints.lookup_spec import LookupSettings, LookupSpec
 from lookup_hints.retry import FixedDelay

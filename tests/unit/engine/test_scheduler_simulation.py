@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_hints.engine import adaptive_batch_size as pacing_module
+from lookup_hints.engine import input_window as window_module
 from lookup_hints.engine import request_scheduler as next_request
-from lookup_hints.engine import window as window_module
 from lookup_hints.engine.backlog import Ask, WaitUntil
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.errors import AnswerTooLarge, LookupTimeout

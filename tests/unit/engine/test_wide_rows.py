@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_hints.engine import adaptive_batch_size as request_size
+from lookup_hints.engine import input_window
 from lookup_hints.engine import request_scheduler as flow_module
 from lookup_hints.engine import request_scheduler as next_request
-from lookup_hints.engine import window
 from lookup_hints.engine.arrow import ordered_keys
 from lookup_hints.engine.backlog import Ask, Hold, Idle, WaitUntil
+from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.request_scheduler import HOLD_SECONDS, RequestScheduler
-from lookup_hints.engine.window import Settled
 from lookup_hints.spi import SupportsBackpressure
 from lookup_hints.spi.request_and_answer import RowRequest, Rows
 from tests.unit.engine.support import ON_MISS, VirtualLoop, asks, handed_back, ids, keys, rows, scheduler
@@ -30,12 +30,12 @@ ROW = 1000
 @pytest.fixture(autouse=True)
 def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room for ten wide rows, of which a window should hold two and a portion one."""
-    monkeypatch.setattr(window, "ROWS_BYTES", 10.5 * ROW)
+    monkeypatch.setattr(input_window, "ROWS_BYTES", 10.5 * ROW)
     monkeypatch.setattr(flow_module, "HOLD_BYTES", 5.5 * ROW)
     monkeypatch.setattr(next_request, "ANSWER_BYTES", 2.5 * ROW)
-    for module in (request_size, window):
+    for module in (request_size, input_window):
         monkeypatch.setattr(module, "WINDOW_BYTES", 2 * ROW)
-    monkeypatch.setattr(window, "HAND_OUT_BYTES", 1.5 * ROW)
+    monkeypatch.setattr(input_window, "HAND_OUT_BYTES", 1.5 * ROW)
 
 
 def wide(*ids: int) -> pa.Table:

@@ -18,7 +18,7 @@ from lookup_hints.plan.spark_analysis import Analyse, Columns
 from lookup_hints.retry import RowPredicate
 from lookup_hints.spi import AsyncLookup, Connector, Filter, Scan, SyncLookup, TableSize
 from lookup_hints.spi.arrow_types import TIMESTAMP
-from lookup_hints.spi.options import Conf
+from lookup_hints.spi.option_values import Conf
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from lookup_hints.errors import OptionError
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
-from lookup_hints.spi.options import InForce, Place, in_force
+from lookup_hints.spi.option_values import InForce, Place, in_force
 
 CAPACITY = next(option for option in LOOKUP_OPTIONS if option.key == "capacity")
 ON_ERROR = next(option for option in LOOKUP_OPTIONS if option.key == "on-error")

@@ -8,7 +8,7 @@ import pytest
 from lookup_hints.errors import OptionError
 from lookup_hints.spi import LookupTable
 from lookup_hints.spi.arrow_types import TIMESTAMP
-from lookup_hints.spi.changes import versions_of
+from lookup_hints.spi.changed_column_and_versions import versions_of
 
 SCHEMA = pa.schema([("id", pa.int64()), ("Since", TIMESTAMP), ("until", TIMESTAMP), ("name", pa.string())])
 FROM, TO = "lookup.valid-from", "lookup.valid-to"

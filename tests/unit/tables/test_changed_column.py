@@ -7,7 +7,7 @@ import pytest
 
 from lookup_hints.errors import OptionError
 from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ
-from lookup_hints.spi.changes import changed_column_of
+from lookup_hints.spi.changed_column_and_versions import changed_column_of
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.tables.catalog import build_connector
 

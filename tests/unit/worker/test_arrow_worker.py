@@ -26,7 +26,7 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.engine import adaptive_batch_size as request_size
-from lookup_hints.engine import window
+from lookup_hints.engine import input_window
 from lookup_hints.engine.masking import known_secrets, masked
 from lookup_hints.errors import (
     AnswerError,
@@ -227,7 +227,9 @@ class Wide(People):
 def test_rows_that_are_too_wide_come_in_smaller_answers(
     asynchronous: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(window, "BUFFER_BYTES", 500)  # so that the windows behind the oldest one must wait
+    monkeypatch.setattr(
+        input_window, "BUFFER_BYTES", 500
+    )  # so that the windows behind the oldest one must wait
     spec = LookupSpec(Wide(), ("id",), ("id",), LookupSettings(asynchronous))
     found = plain(arrow_lookup(spec)(iter([pa.array(range(1500), pa.int64())])))
     assert found == [[(key,)] if key % 2 == 0 else [] for key in range(1500)]
