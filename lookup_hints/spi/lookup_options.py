@@ -18,6 +18,7 @@ from lookup_hints.spi.option_values import (
     choice,
     integer,
     number,
+    options_at,
     spelled,
 )
 
@@ -459,6 +460,9 @@ REMOVED_OPTIONS: Mapping[str, str] = {
     "lookup.hedge": _NO_HEDGE,
 }
 """What to write in place of an option that there was, by its name in a hint or in WITH."""
+
+TABLE_OPTIONS: Mapping[str, Option] = options_at(Place.TABLE, LOOKUP_OPTIONS)
+"""The options of a lookup that may stand in ``WITH``, by the name that they have there."""
 
 DEAD_LETTER_KEYS: tuple[str, ...] = ("dead-letter.path", "dead-letter.format", "dead-letter.then")
 

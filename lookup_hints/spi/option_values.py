@@ -255,6 +255,8 @@ class Place(Enum):
     INSERT = "insert"
     SESSION = "session"
 
+    __hash__ = object.__hash__  # a member is equal to itself alone; Enum's own hash is slow
+
 
 @dataclass(frozen=True)
 class Option:
@@ -323,8 +325,14 @@ class Option:
 
     def key_in(self, place: Place) -> str:
         """The name that the option has at ``place``."""
-        own = {Place.TABLE: self.table_key, Place.SESSION: self.session_key, Place.INSERT: self.insert_key}
-        return own.get(place) or self.key
+        own = ""
+        if place is Place.TABLE:
+            own = self.table_key
+        elif place is Place.SESSION:
+            own = self.session_key
+        elif place is Place.INSERT:
+            own = self.insert_key
+        return own or self.key
 
     @cached_property
     def session_keys(self) -> tuple[str, ...]:

@@ -192,11 +192,8 @@ class LookupTable:
             OptionError: a required option is missing, or a value without references is bad.
             NotAllowed: a file is not allowed on this machine.
         """
-        known_now = tuple(
-            option
-            for option in options
-            if not has_reference(self.options.get(option.key_in(Place.TABLE), ""))
-        )
+        later = {key for key, text in self.options.items() if has_reference(text)}
+        known_now = tuple(option for option in options if option.key_in(Place.TABLE) not in later)
         read_options(self.options, known_now, owner=f"table {self.name}")
         for key in _files(known_now) & self.options.keys():
             self._policy_here.check_path(self.name, key, self.options[key])

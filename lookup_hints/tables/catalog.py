@@ -13,9 +13,10 @@ from lookup_hints.errors import DdlError, OptionError, Problem, nearest
 from lookup_hints.spi import Connector, ReportsSchema
 from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.changed_column_and_versions import check_changed_column, versions_of
-from lookup_hints.spi.flink import TABLE_OPTIONS, instead_of
-from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, REMOVED_OPTIONS
-from lookup_hints.spi.option_values import Conf, Option, Place, hidden_keys, options_at
+from lookup_hints.spi.flink import TABLE_OPTIONS as FLINK_OPTIONS
+from lookup_hints.spi.flink import instead_of
+from lookup_hints.spi.lookup_options import REMOVED_OPTIONS, TABLE_OPTIONS
+from lookup_hints.spi.option_values import Conf, Option, hidden_keys
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import Secret, conf_references
 from lookup_hints.spi.security_policy import Policy
@@ -124,7 +125,7 @@ def build_connector(table: LookupTable) -> Connector:
     """The connector of ``table``, its options checked as far as they can be without connecting."""
     kind = connector_class(table.connector)
     _refuse_unknown(table, kind.OPTIONS)
-    table.check((*kind.OPTIONS, *(option for option in LOOKUP_OPTIONS if Place.TABLE in option.places)))
+    table.check((*kind.OPTIONS, *TABLE_OPTIONS.values()))
     for column in table.schema:
         sql_type(column.type)
     connector = kind(table)
@@ -144,11 +145,11 @@ def secret_keys(table: LookupTable) -> set[str]:
 
 
 def _refuse_unknown(table: LookupTable, own: tuple[Option, ...]) -> None:
-    known = ["connector", *(option.shown_key for option in own), *options_at(Place.TABLE, LOOKUP_OPTIONS)]
+    known = ["connector", *(option.shown_key for option in own), *TABLE_OPTIONS]
     problems = [
         Problem(
             f"table {table.name}: connector {table.connector!r} has no option {key!r}.",
-            tip=instead_of(key, {**TABLE_OPTIONS, **REMOVED_OPTIONS}) or nearest(key, known),
+            tip=instead_of(key, {**FLINK_OPTIONS, **REMOVED_OPTIONS}) or nearest(key, known),
         )
         for key in table.options
         if key not in known and not any(option.is_named(key) for option in own)

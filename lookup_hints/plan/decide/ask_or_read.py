@@ -239,7 +239,7 @@ def _is_filtered(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> b
     behind = (step for step in steps if step.right not in asked)
     if any("LEFT" not in step.words or step.hides_right for step in behind):
         return True
-    conditions = [known_conjuncts(facts.statement, where) for where in home.wheres]
+    conditions = [facts.statement.once(known_conjuncts, where) for where in home.wheres]
     return any(each is None or any(_may_sink(join, conjunct) for conjunct in each) for each in conditions)
 
 
@@ -300,7 +300,7 @@ def stopped_early(facts: Facts, joins: Iterable[FoundJoin]) -> frozenset[int]:
 
 def _stops(facts: Facts, block: Block, inside: frozenset[Block]) -> bool:
     """Whether the rows of ``block`` go to a LIMIT, in it or around it, as they come."""
-    if block in inside or not is_plain(block) or _needs_all(facts, block):
+    if block in inside or not is_plain(block) or facts.once(_needs_all, block):
         return False
     in_pipes = _stops_in_pipes(facts, block)
     if in_pipes is not None:

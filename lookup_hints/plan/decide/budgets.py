@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from lookup_hints.errors import OptionError, Problem
 from lookup_hints.lookup_spec import Budget
 from lookup_hints.spi import Connector
-from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
-from lookup_hints.spi.option_values import Conf, Place, options_at, parsed
+from lookup_hints.spi.lookup_options import TABLE_OPTIONS
+from lookup_hints.spi.option_values import Conf, parsed
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import has_reference
 
@@ -90,7 +90,7 @@ def _origin(connector: Connector) -> str:
 
 
 def _given(key: str, tables: Iterable[LookupTable]) -> list[BudgetLimit]:
-    option = options_at(Place.TABLE, LOOKUP_OPTIONS)[key]
+    option = TABLE_OPTIONS[key]
     return [
         BudgetLimit(parsed(option, key, table.options[key], owner=f"table {table.name}: "), table.name)
         for table in tables

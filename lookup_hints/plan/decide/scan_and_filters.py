@@ -40,8 +40,8 @@ from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.spi import Connector, FilteredScan, TableSize
 from lookup_hints.spi.filtering import Filter, FilterValue
-from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
-from lookup_hints.spi.option_values import Conf, InForce, Place, options_at, parsed
+from lookup_hints.spi.lookup_options import TABLE_OPTIONS
+from lookup_hints.spi.option_values import Conf, InForce, parsed
 
 PARTITIONS = "lookup.scan.partitions"
 
@@ -128,7 +128,7 @@ def _readers_of(connector: Connector, conf: Conf) -> int:
     table = connector.table
     text = table.options.get(PARTITIONS)
     if text is not None:
-        option = options_at(Place.TABLE, LOOKUP_OPTIONS)[PARTITIONS]
+        option = TABLE_OPTIONS[PARTITIONS]
         return int(parsed(option, PARTITIONS, text, owner=f"table {table.name}: "))
     tasks = cluster_of(conf, session_option("cluster-tasks", conf)).tasks
     limit = limits_of(connector, ()).get(CONCURRENCY)

@@ -34,13 +34,13 @@ from lookup_hints.spi.lookup_options import (
     LOOKUP_OPTIONS,
     RETRY_KEYS,
     SESSION_OPTIONS,
+    TABLE_OPTIONS,
 )
-from lookup_hints.spi.option_values import Conf, InForce, Place, in_force, options_at, parsed
+from lookup_hints.spi.option_values import Conf, InForce, Place, in_force, parsed
 from lookup_hints.spi.request_and_answer import LookupTable
 
 _MISS, _EXCEPTION = "lookup_miss", "exception"
 _DEAD_LETTER = "dead-letter"
-_OF_TABLES = options_at(Place.TABLE, LOOKUP_OPTIONS)
 _RELOAD_KEYS = {
     "periodic": ("full-cache.periodic-reload.interval", "full-cache.periodic-reload.schedule-mode"),
     "timed": ("full-cache.timed-reload.iso-time", "full-cache.timed-reload.interval-in-days"),
@@ -181,7 +181,7 @@ def options_of_table(table: LookupTable) -> dict[str, Any]:
     return {
         option.key: parsed(option, key, text, owner=owner)
         for key, text in table.options.items()
-        if text and (option := _OF_TABLES.get(key)) is not None
+        if text and (option := TABLE_OPTIONS.get(key)) is not None
     }
 
 

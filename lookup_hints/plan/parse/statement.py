@@ -17,6 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from lookup_hints.errors import Span, UnsupportedLookup
 from lookup_hints.plan.parse.lookup_use import UNNAMED, LookupUse
+from lookup_hints.plan.parse.plain_expressions import plain_trees
 from lookup_hints.plan.parse.query_blocks import Block, Chain, Pipe, Relation, Shape, Step, Structure
 from lookup_hints.plan.parse.query_reader import read_structure
 from lookup_hints.plan.parse.tokens import Tokens
@@ -131,6 +132,12 @@ class Statement(Remembering):
         return self._trees[part]
 
     def _parsed(self, part: Cut) -> exp.Expr | None:
+        first, last = self.tokens.indices(part)
+        if part.start <= self.pieces[first].start and self.pieces[last].end <= part.end:
+            plain = plain_trees(self.pieces[first : last + 1])
+            self._trees.update(plain)
+            if plain:
+                return plain[self.tokens.cut(first, last)]
         for dialect in _dialects():
             try:
                 tree = self._projected(part, dialect)
