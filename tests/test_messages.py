@@ -11,13 +11,13 @@ import pytest
 import lookup_hints
 from lookup_hints.cli.check import check_script
 from lookup_hints.dataframe.join import read_options
-from lookup_hints.engine.masking import without_secrets
 from lookup_hints.errors import ConnectorError, OptionError, QueryError
 from lookup_hints.hints.hint_comments import lookup_hints as hints_of
 from lookup_hints.spi import TEXT, Option, SyncRowLookup, flink
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, SESSION_OPTIONS
 from lookup_hints.spi.option_values import Place, options_at
 from lookup_hints.spi.request_and_answer import LookupTable
+from lookup_hints.spi.secrets import without_secrets
 from lookup_hints.statements.classify import own_setting
 from lookup_hints.streaming.stream_options import STREAM_OPTIONS
 from lookup_hints.tables.ddl import shown_statement

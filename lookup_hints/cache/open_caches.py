@@ -27,13 +27,12 @@ from lookup_hints.cache.task_cache import (
     warn_without_cache,
 )
 from lookup_hints.engine.arrow import conform
-from lookup_hints.engine.masking import known_secrets, masked
 from lookup_hints.errors import ConnectorError, InternalError, LookupHintsError
 from lookup_hints.lookup_spec import ChangedColumn, Invalidation, LookupSpec, PartialCache, Switch
 from lookup_hints.spi import Changes, ChangesRequest, Connector, ReportsChanges
 from lookup_hints.spi.changed_column_and_versions import versions_of
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.spi.secrets import masker
+from lookup_hints.spi.secrets import known_secrets, masked, masker
 from lookup_hints.worker.process.open_connectors import needing_its_driver
 from lookup_hints.worker.process.running_task import in_stream, running_part, running_statement
 

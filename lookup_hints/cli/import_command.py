@@ -32,12 +32,11 @@ from lookup_hints.cli.import_http_tables import (
     with_holes,
 )
 from lookup_hints.cli.import_openapi import Refused, read
-from lookup_hints.engine.masking import known_secrets, masked
 from lookup_hints.errors import ConnectorError, LookupHintsError, nearest
 from lookup_hints.spi import Connector, ReportsSchema, ShowsAnswers
 from lookup_hints.spi.option_values import hidden_keys
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.spi.secrets import has_reference, masked_text, masker, references
+from lookup_hints.spi.secrets import has_reference, known_secrets, masked, masked_text, masker, references
 from lookup_hints.spi.security_policy import Policy
 from lookup_hints.tables.catalog import build_connector
 from lookup_hints.tables.ddl import create_statement

@@ -24,8 +24,14 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from lookup_hints.driver import metrics_over_connect
-from lookup_hints.driver.metrics_collector import Counts, accumulating, listening
+from lookup_hints.driver.metrics_collector import (
+    Counts,
+    accumulating,
+    can_receive,
+    listening,
+    receive_over_connect,
+    send_over_connect,
+)
 from lookup_hints.driver.shipping import Batches, shipped, strip_annotations
 from lookup_hints.errors import InternalError, OptionError, Problem
 from lookup_hints.lookup_spec import LookupName, LookupSpec
@@ -75,9 +81,9 @@ class _Application:
         self.report: Report | None = None
         if not is_connect(spark):
             self.report = Reporter(accumulating(spark, self.counts))
-        elif metrics_over_connect.can_receive(spark):
-            self._fetch = metrics_over_connect.receive(spark, self.counts.take)
-            self.report = Reporter(metrics_over_connect.send)
+        elif can_receive(spark):
+            self._fetch = receive_over_connect(spark, self.counts.take)
+            self.report = Reporter(send_over_connect)
 
     @property
     def counts_come_late(self) -> bool:
@@ -238,7 +244,7 @@ def policy_of(spark: SparkSession) -> Policy:
 
 def brings_counts(spark: SparkSession) -> bool:
     """Whether counts of the workers come back from ``spark``."""
-    return not is_connect(spark) or metrics_over_connect.can_receive(spark)
+    return not is_connect(spark) or can_receive(spark)
 
 
 def is_connect(spark: SparkSession) -> bool:

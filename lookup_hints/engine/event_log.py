@@ -12,12 +12,11 @@ from urllib.parse import unquote_plus
 
 import pyarrow as pa
 
-from lookup_hints.engine.masking import known_secrets
 from lookup_hints.errors import AnswerError, ConnectorError, LookupHintsError, LookupTimeout
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.lookup_metrics import Events
 from lookup_hints.spi import Connector
-from lookup_hints.spi.secrets import MASK, masker
+from lookup_hints.spi.secrets import MASK, known_secrets, masker
 
 if TYPE_CHECKING:
     from lookup_hints.engine.backlog import Part

@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.engine.arrow import Placed, place
-from lookup_hints.engine.masking import known_secrets
 from lookup_hints.errors import ConnectorError
 from lookup_hints.pyspark_internals import cloudpickled
 from lookup_hints.spi import (
@@ -40,7 +39,7 @@ from lookup_hints.spi import (
 )
 from lookup_hints.spi.changed_column_and_versions import grows
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable, Outcome, Outcomes
-from lookup_hints.spi.secrets import masker
+from lookup_hints.spi.secrets import known_secrets, masker
 from lookup_hints.testing.fake import looked_up
 from lookup_hints.testing.row_checks import check_rows_by_order, check_started_rows, row_texts
 

@@ -35,7 +35,6 @@ from lookup_hints.engine.adaptive_batch_size import (
 from lookup_hints.engine.arrow import Keys, distinct_keys, ordered_keys, whole, without_keys
 from lookup_hints.engine.async_runner import AsyncRunner, run_async
 from lookup_hints.engine.input_window import Settled
-from lookup_hints.engine.masking import without_secrets
 from lookup_hints.engine.permits import UNLIMITED, RequestLimiter, limiter_of
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.row_runner import RowRunner
@@ -51,6 +50,7 @@ from lookup_hints.metrics.task_recorder import (
     Watch,
 )
 from lookup_hints.spi import AsyncRowLookup
+from lookup_hints.spi.secrets import without_secrets
 from lookup_hints.worker.dead_letter_files import DeadLetterWriter
 from lookup_hints.worker.process import open_connectors as process
 from lookup_hints.worker.process.open_connectors import Opened, OpenedAsync, OpenedSync, Process

@@ -25,7 +25,6 @@ import pyarrow as pa
 from pyarrow import types
 
 from lookup_hints.engine.arrow import conform
-from lookup_hints.engine.masking import known_secrets
 from lookup_hints.errors import LookupTimeout, NotAllowed, OptionError, Problem
 from lookup_hints.limits.shared_limits import folder_of_executor
 from lookup_hints.spi import (
@@ -41,7 +40,7 @@ from lookup_hints.spi import (
     Scan,
     SyncLookup,
 )
-from lookup_hints.spi.secrets import masker
+from lookup_hints.spi.secrets import known_secrets, masker
 from lookup_hints.worker.process import open_connectors as process
 from lookup_hints.worker.process.open_connectors import T, call_with_timeout, needing_its_driver
 

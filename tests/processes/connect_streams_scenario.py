@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from lookup_hints import FixedDelayRestart, LookupMetrics, LookupSession, supervise
-from lookup_hints.driver import metrics_over_connect
+from lookup_hints.driver import metrics_collector
 from lookup_hints.spi import TEXT, ConnectorError, Option
 from lookup_hints.spi.request_and_answer import LookupRequest
 from tests.spark.elsewhere import Steps
@@ -115,7 +115,7 @@ def scenario(spark: SparkSession, folder: Path) -> Steps:
         arrived = session._state.functions._application.counts
         before = sum(arrived.totals.values(), LookupMetrics()).rows_in
         frame = session.sql(JOIN.format(visits="STREAM visits", people="people"))
-        with patch.object(metrics_over_connect, "_EVERY", 0.5):
+        with patch.object(metrics_collector, "_EVERY", 0.5):
             query = frame.writeStream.format("noop").start()
             begun = time.monotonic()
             new = 0

@@ -32,12 +32,28 @@ from lookup_connectors.key_templates import (
     parse_template,
     spelled,
 )
-from lookup_connectors.redis.options import READING
 from lookup_connectors.text_values import from_texts
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
-from lookup_hints.spi import LookupRequest, LookupTable, Outcomes
+from lookup_hints.spi import TEXT, LookupRequest, LookupTable, Option, Outcomes, choice
 from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.secrets import has_reference
+
+READING: tuple[Option, ...] = (
+    Option("key", TEXT, "The key: text with a `{column}` for each column asked by.", required=True),
+    Option(
+        "value-type",
+        choice("string", "hash", "json"),
+        "What the key holds: a string that is one column, a hash whose fields are columns,"
+        " or a string of JSON (an object is a row, an array of objects many).",
+        default="hash",
+    ),
+    Option(
+        "field.",
+        TEXT,
+        "The field of a hash, or the member of a JSON object, for a column; its own name by default.",
+        family="column",
+    ),
+)
 
 _T = TypeVar("_T")
 Commands = Sequence[tuple[Any, ...]]

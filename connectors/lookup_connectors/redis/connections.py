@@ -18,13 +18,36 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from lookup_connectors.redis.commands_and_replies import Commands, NotPermitted, Steps
-from lookup_connectors.redis.options import OPTIONS
+from lookup_connectors.redis.commands_and_replies import READING, Commands, NotPermitted, Steps
 from lookup_connectors.shared_options import server_problems
 from lookup_hints.errors import ConnectorError, OptionError, Problem
-from lookup_hints.spi import Endpoint, LookupTable
+from lookup_hints.spi import BOOLEAN, DURATION, FILE, TEXT, Endpoint, LookupTable, Option, integer
 from lookup_hints.spi.address import origin_text, resolved, split_url
 from lookup_hints.spi.secrets import has_reference
+
+CONNECTING: tuple[Option, ...] = (
+    Option("url", TEXT, "redis://user:password@host:6379/0, or rediss:// for TLS.", secret=True),
+    Option("host", TEXT, "Server, in place of `url`."),
+    Option("port", integer(1, 65535), "Port of the server.", default=6379),
+    Option("database", integer(0), "Number of the database.", default=0),
+    Option("username", TEXT, "User, where the server knows more than one."),
+    Option("password", TEXT, "Password.", secret=True),
+    Option("tls", BOOLEAN, "Whether to speak TLS; `rediss://` says it, too.", default=False),
+    Option("tls-ca", FILE, "File of the authorities to trust; those of the system by default."),
+    Option("tls-cert", FILE, "File of the client's certificate."),
+    Option("tls-key", FILE, "File of the client's private key."),
+    Option("cluster", BOOLEAN, "Whether the server is a node of a Redis Cluster.", default=False),
+    Option(
+        "pool-size",
+        integer(1, 1000),
+        "Lookups at once per worker process, at most; each has a connection.",
+        default=4,
+    ),
+    Option("connect-timeout", DURATION, "Time to establish one connection.", default=10.0),
+    Option("request-timeout", DURATION, "Time for one reply.", default=10.0),
+)
+
+OPTIONS = (*CONNECTING, *READING)
 
 _IN_URL = ("host", "port", "database", "username", "password", "tls")
 _URL = (

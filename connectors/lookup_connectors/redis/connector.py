@@ -10,8 +10,7 @@ from typing import Any, ClassVar, TypeVar
 from redis import exceptions as errors
 
 from lookup_connectors.redis.commands_and_replies import Commands, Reading, Steps, answer, reading_of
-from lookup_connectors.redis.connections import RedisEndpoint, code_of, origin_of
-from lookup_connectors.redis.options import OPTIONS
+from lookup_connectors.redis.connections import OPTIONS, RedisEndpoint, code_of, origin_of
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.spi import (
     Answer,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from lookup_hints.plan.column_pruning import last_of_projection
 from lookup_hints.plan.forms.constant_or_correlated import correlated_join, is_correlated
 from lookup_hints.plan.forms.join_graph import MULTIPLIED, is_multiplied_behind
 from lookup_hints.plan.forms.on_using_natural import (
@@ -14,18 +15,18 @@ from lookup_hints.plan.forms.on_using_natural import (
     range_join,
     with_outer_checked_after,
 )
-from lookup_hints.plan.forms.pipe_syntax import PipeJoin
-from lookup_hints.plan.joins import FoundJoin, LookupJoin, refused
+from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin, refused
 from lookup_hints.plan.key_conditions import Conditions, Conjunct, conjuncts, sorted_conditions
 from lookup_hints.plan.lookup_facts import Facts, OtherUses
 from lookup_hints.plan.parse.lookup_use import LookupUse
-from lookup_hints.plan.parse.query_blocks import Chain, Relation, Shape, Step
+from lookup_hints.plan.parse.query_blocks import Chain, Pipe, Relation, Shape, Step
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis, LeftSide
 from lookup_hints.plan.write.from_parts import FromForm, FromPart, Visible
-from lookup_hints.plan.write.lateral_view import joined
+from lookup_hints.plan.write.lateral_view import joined, pipe_operators
+from lookup_hints.plan.write.using_and_stars import Merged, merged_by, qualified_names, shared_edits
 from lookup_hints.sql.lexer import quoted
-from lookup_hints.sql.text_edits import Edit
+from lookup_hints.sql.text_edits import Cut, Edit
 
 
 class ExplicitJoin(FromForm):
@@ -172,3 +173,58 @@ def _name_more(facts: Facts, use: LookupUse, right: Relation, on: Iterable[Conju
     """Whether ON names what comes before a comma, too: the swapped sides stand by themselves."""
     own = {use.relation, *right.as_seen(lambda _: True)}
     return any(facts.scope(use.block).referred(each.tree).relations - own for each in on)
+
+
+# --- in pipe syntax ---------------------------------------------------------------------------------
+
+
+class PipeJoin(Form):
+    """A lookup join with the rows that come out of the operators before it."""
+
+    shown = "a join of pipe syntax"
+
+    def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
+        return left_of_step(statement, join.use)
+
+    def edits(self, join: LookupJoin, analysis: Analysis, numbers: Iterator[int]) -> Iterator[Edit]:
+        statement, pipe = analysis.statement, join.use.pipe
+        assert pipe is not None
+        merged = _merged(statement, join, pipe)
+        text = pipe_operators(statement, join, next(numbers), private=merged is not None)
+        yield Edit(Cut(statement.pieces[pipe.first].end, statement.pieces[pipe.last].end), text)
+        if merged is not None:
+            yield from shared_edits(analysis, join.home, [merged])
+
+
+def _merged(statement: Statement, join: LookupJoin, pipe: Pipe) -> Merged | None:
+    """What ``|> JOIN c USING (id)`` shares, where ``c.id`` or ``c.*`` stands behind it; else None.
+
+    Raises:
+        UnsupportedLookup: no list of columns behind it takes the private column away again.
+    """
+    merged = merged_by(join)
+    if merged is None:
+        return None
+    named = next((at for at in _shared_names(statement, merged) if at > pipe.last), None)
+    if named is None:
+        return None
+    end = last_of_projection(statement, join.home, pipe)
+    if end is not None:
+        return replace(merged, own=(end + 1, join.home.last))
+    alias, piece = join.use.alias, statement.pieces[named]
+    if piece.is_symbol("*"):
+        reason = f"{alias}.* holds a column of USING, and no list of columns follows"
+        instead = f"list the columns, and name that one without {alias}"
+    else:
+        reason = f"{piece.text} is a column of USING, and no list of columns follows"
+        instead = f"name it without {alias}"
+    raise refused(statement, join.use, statement.tokens.cut(named - 2, named), reason, instead)
+
+
+def _shared_names(statement: Statement, merged: Merged) -> Iterator[int]:
+    """The places behind ``c.`` of columns of USING and of stars."""
+    shared = set(map(str.lower, merged.columns))
+    for index in qualified_names(statement, merged.join.home, merged.alias):
+        piece = statement.pieces[index]
+        if piece.is_symbol("*") or (piece.is_name and piece.name.lower() in shared):
+            yield index

@@ -27,7 +27,6 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from lookup_hints.engine.arrow import conform
-from lookup_hints.engine.masking import known_secrets, without_secrets
 from lookup_hints.errors import ConnectorError, InternalError, LookupTimeout
 from lookup_hints.spi import (
     AcquiresPermits,
@@ -43,6 +42,7 @@ from lookup_hints.spi import (
 )
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, RowRequest, Rows
 from lookup_hints.spi.request_context import NOBODY, permits, reporting_to
+from lookup_hints.spi.secrets import known_secrets, without_secrets
 
 T = TypeVar("T")
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from pyspark import accumulators
 
-from lookup_hints.driver import metrics_over_connect
-from lookup_hints.driver.metrics_over_connect import Update, can_receive, receive, send
+from lookup_hints.driver import metrics_collector
+from lookup_hints.driver.metrics_collector import Update, can_receive, receive_over_connect, send_over_connect
 from tests.spark.versions import SPARK
 
 pb2 = pytest.importorskip("pyspark.sql.connect.proto")
-ME = metrics_over_connect._OURS
+ME = metrics_collector._OURS
 UPDATE: Update = [{"function": "f", "run": {"batch": None}, "counts": {"keys": 3, "latency": {7: 1}}}]
 
 needs_a_receiving_client = pytest.mark.skipif(SPARK < (4, 0), reason="before PySpark 4.0 nothing is received")
@@ -99,11 +99,11 @@ def test_a_session_of_classic_spark_does_not_receive() -> None:
 def test_what_lookups_of_one_task_send_goes_together(monkeypatch: pytest.MonkeyPatch) -> None:
     registry: dict[int, Any] = {}
     monkeypatch.setattr(accumulators, "_accumulatorRegistry", registry)
-    send([{"function": "f"}])
-    send([{"function": "g"}])
+    send_over_connect([{"function": "f"}])
+    send_over_connect([{"function": "g"}])
     assert registry[ME]._value == [{"function": "f"}, {"function": "g"}]
     registry.clear()  # as the worker does before each task
-    send([{"function": "h"}])
+    send_over_connect([{"function": "h"}])
     assert registry[ME]._value == [{"function": "h"}]
 
 
@@ -113,7 +113,7 @@ class TestReceiving:
         self, spark: Any, server: Server
     ) -> None:
         taken: list[Update] = []
-        receive(spark, taken.append)
+        receive_over_connect(spark, taken.append)
         server.answers = [bringing(of_id(ME), of_id(ME, []))]
         assert run(spark) == []
         assert taken == [UPDATE, []]
@@ -124,7 +124,7 @@ class TestReceiving:
         self, spark: Any, server: Server
     ) -> None:
         taken: list[Update] = []
-        receive(spark, taken.append)
+        receive_over_connect(spark, taken.append)
         server.answers = [bringing(of_id(ME)), bringing(of_id(ME))]
         spark.client._execute(spark.client._execute_plan_request_with_metadata())  # registers functions
         assert list(spark.client.execute_command_as_iterator(command())) == []  # reads events of streams
@@ -132,7 +132,7 @@ class TestReceiving:
 
     def test_what_others_accumulated_or_observed_stays(self, spark: Any, server: Server) -> None:
         taken: list[Update] = []
-        receive(spark, taken.append)
+        receive_over_connect(spark, taken.append)
         others = [bringing(of_id(-99, 1), of_id(ME), of_id(-98, 2)), bringing(of_id(ME), name="observed")]
         server.answers = list(others)
         assert run(spark) == [("__python_accumulator__", 2)]
@@ -154,7 +154,7 @@ class TestReceiving:
     ) -> None:
         caplog.set_level(logging.DEBUG, "lookup_hints")
         taken: list[Update] = []
-        receive(spark, taken.append)
+        receive_over_connect(spark, taken.append)
         server.answers = [bringing(malformed, of_id(ME))]
         assert run(spark) == []
         assert taken == [UPDATE]
@@ -167,7 +167,7 @@ class TestReceiving:
 
         assert pickle.loads(pickle.dumps(Harmful())) is None
         (tmp_path / "ran").unlink()
-        receive(spark, passed_over)
+        receive_over_connect(spark, passed_over)
         server.answers = [bringing(of_id(ME, [Harmful()]))]
         assert run(spark) == []
         assert not (tmp_path / "ran").exists()
@@ -179,8 +179,8 @@ class TestReceiving:
             raise KeyError("counts")
 
         taken: list[Update] = []
-        receive(spark, fails)
-        receive(spark, taken.append)
+        receive_over_connect(spark, fails)
+        receive_over_connect(spark, taken.append)
         server.answers = [bringing(of_id(ME))]
         assert run(spark) == []
         assert taken == [UPDATE]
@@ -188,15 +188,15 @@ class TestReceiving:
     def test_one_who_takes_is_told_once_however_often_it_asks(self, spark: Any, server: Server) -> None:
         taken: list[Update] = []
         take = taken.append
-        receive(spark, take)
-        receive(spark, take)
+        receive_over_connect(spark, take)
+        receive_over_connect(spark, take)
         server.answers = [bringing(of_id(ME))]
         run(spark)
         assert taken == [UPDATE]
 
     def test_a_response_of_another_session_is_refused_as_ever(self, spark: Any) -> None:
         taken: list[Update] = []
-        receive(spark, taken.append)
+        receive_over_connect(spark, taken.append)
         stranger = pb2.ExecutePlanResponse(session_id="another", **bringing(of_id(ME)))
         with pytest.raises(Exception, match="incorrect session identifier"):
             spark.client._verify_response_integrity(stranger)
@@ -207,14 +207,14 @@ class TestReceiving:
 class TestFetching:
     def test_what_waits_on_the_server_is_fetched(self, spark: Any, server: Server) -> None:
         taken: list[Update] = []
-        fetch = receive(spark, taken.append)
+        fetch = receive_over_connect(spark, taken.append)
         server.answers = [bringing(of_id(ME))]
         fetch()
         assert taken == [UPDATE]
         assert server.requests[0].session_id == spark.client._session_id
 
     def test_a_server_that_is_away_is_no_error(self, spark: Any, server: Server) -> None:
-        fetch = receive(spark, passed_over)
+        fetch = receive_over_connect(spark, passed_over)
         server.answers = [ConnectionError("away")]
         fetch()
         assert len(server.requests) == 1
@@ -222,9 +222,9 @@ class TestFetching:
     def test_while_a_stream_runs_it_is_fetched_from_time_to_time(
         self, spark: Any, server: Server, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(metrics_over_connect, "_EVERY", 0.0)
+        monkeypatch.setattr(metrics_collector, "_EVERY", 0.0)
         taken: list[Update] = []
-        receive(spark, taken.append)
+        receive_over_connect(spark, taken.append)
         active = pb2.StreamingQueryManagerCommandResult.ActiveResult(
             active_queries=[pb2.StreamingQueryManagerCommandResult.StreamingQueryInstance()]
         )
@@ -242,8 +242,8 @@ class TestFetching:
         assert len(server.requests) == 5
 
     def test_while_tasks_run_too(self, spark: Any, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(metrics_over_connect, "_EVERY", 0.0)
-        receive(spark, passed_over)
+        monkeypatch.setattr(metrics_collector, "_EVERY", 0.0)
+        receive_over_connect(spark, passed_over)
         for _ in range(2):  # what ended begins again
             server.answers = [{"execution_progress": {"num_inflight_tasks": 1}}]
             run(spark)
@@ -253,13 +253,13 @@ class TestFetching:
     def test_a_server_that_stays_away_is_left_alone_in_the_end(
         self, spark: Any, server: Server, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(metrics_over_connect, "_EVERY", 0.0)
-        receive(spark, passed_over)
+        monkeypatch.setattr(metrics_collector, "_EVERY", 0.0)
+        receive_over_connect(spark, passed_over)
         gone = [ConnectionError("gone")] * 100
         server.answers = [{"write_stream_operation_start_result": {"name": "q"}}, *gone]
         run(spark)
         joined_watch()
-        assert len(server.requests) == 1 + metrics_over_connect._MOST_FAILURES
+        assert len(server.requests) == 1 + metrics_collector._MOST_FAILURES
 
     def test_nothing_is_fetched_from_a_session_that_is_closed(
         self, spark: Any, server: Server, monkeypatch: pytest.MonkeyPatch
@@ -267,14 +267,14 @@ class TestFetching:
         def closed_meanwhile(seconds: float) -> None:
             spark.client._closed = True
 
-        monkeypatch.setattr(metrics_over_connect, "time", SimpleNamespace(sleep=closed_meanwhile))
-        receive(spark, passed_over)
+        monkeypatch.setattr(metrics_collector, "time", SimpleNamespace(sleep=closed_meanwhile))
+        receive_over_connect(spark, passed_over)
         server.answers = [{"write_stream_operation_start_result": {"name": "q"}}]
         run(spark)
         joined_watch()
         assert len(server.requests) == 1
 
     def test_an_idle_session_is_left_alone(self, spark: Any, server: Server) -> None:
-        receive(spark, passed_over)
+        receive_over_connect(spark, passed_over)
         run(spark)
         assert not [thread for thread in threading.enumerate() if thread.name == "lookup-counts"]

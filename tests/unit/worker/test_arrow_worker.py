@@ -27,7 +27,6 @@ import pytest
 
 from lookup_hints.engine import adaptive_batch_size as request_size
 from lookup_hints.engine import input_window
-from lookup_hints.engine.masking import known_secrets, masked
 from lookup_hints.errors import (
     AnswerError,
     AnswerTooLarge,
@@ -41,7 +40,7 @@ from lookup_hints.metrics.lookup_metrics import BY_SPARK, CountsByKey, LookupMet
 from lookup_hints.retry import FixedDelay
 from lookup_hints.spi import TEXT, AsyncLookup, Option, ReportsOutcomes, Scan, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable, Outcome
-from lookup_hints.spi.secrets import Secret
+from lookup_hints.spi.secrets import Secret, known_secrets, masked
 from lookup_hints.worker import arrow_worker
 from lookup_hints.worker.arrow_worker import arrow_lookup, look_up, rows_of_join
 from lookup_hints.worker.pandas_worker import pandas_lookup, python_values, wrapping
