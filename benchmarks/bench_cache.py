@@ -41,8 +41,7 @@ from benchmarks.measuring import (
 )
 from benchmarks.postgres_raw import CUSTOMERS, IDS, ORDERS, customers_server, order_keys, skewed_keys
 from lookup_hints import LookupSession
-from lookup_hints.cache.store.answer_store import Store
-from lookup_hints.cache.store.expiry import Ages
+from lookup_hints.cache.store.answer_store import Ages, Store
 from lookup_hints.cache.store.segment_entries import Answers
 from lookup_hints.cache.store.segment_files import StoreLimits
 from lookup_hints.plan.decide.access import KEYS_PER_ROW

@@ -19,7 +19,7 @@ from lookup_hints.metrics.readable_summary import Moment
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.spi import Connector
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.statements.script import read_script, split_statements
+from lookup_hints.statements import read_script, split_statements
 from lookup_hints.streaming.streams import Streams
 from lookup_hints.tables.catalog import build_connector
 

@@ -18,7 +18,7 @@ from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, SESSION_OPTIONS
 from lookup_hints.spi.option_values import Place, options_at
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import without_secrets
-from lookup_hints.statements.classify import own_setting
+from lookup_hints.statements import own_setting
 from lookup_hints.streaming.stream_options import STREAM_OPTIONS
 from lookup_hints.tables.ddl import shown_statement
 

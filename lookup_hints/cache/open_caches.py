@@ -162,8 +162,7 @@ class OpenCaches:
 
     def _store(self, spec: LookupSpec, wanted: PartialCache, identity: str, folder: Path | None) -> Store:
         # Imported late: what it needs is wanted on workers that have a cache, and on no others.
-        from lookup_hints.cache.store.answer_store import Store
-        from lookup_hints.cache.store.expiry import Ages
+        from lookup_hints.cache.store.answer_store import Ages, Store
         from lookup_hints.cache.store.segment_files import StoreLimits
 
         path = _folder_of(spec, identity, folder)

@@ -23,8 +23,7 @@ from lookup_hints.metrics.lookup_metrics import CountsByKey, LookupMetrics, MaxG
 from lookup_hints.spi.request_and_answer import OrderCondition
 
 if TYPE_CHECKING:
-    from lookup_hints.cache.store.answer_store import Store
-    from lookup_hints.cache.store.expiry import Past
+    from lookup_hints.cache.store.answer_store import Past, Store
 
 KEYS_AT_ONCE = 64 * 1024
 BYTES_AT_ONCE = 16 * 1024 * 1024
@@ -106,7 +105,7 @@ class StoreCache(Cache):
         return KnownAnswers((*found, *refreshing), known.missing, positions, fallback)
 
     def _past(self, keys: Keys) -> Past | None:
-        from lookup_hints.cache.store.expiry import Past
+        from lookup_hints.cache.store.answer_store import Past
 
         order = self._past_order
         if order is None or keys.values is None:

@@ -33,20 +33,20 @@ from lookup_hints.plan.planner import plan, surely_uses_lookup
 from lookup_hints.plan.session_interface import Context
 from lookup_hints.retry import RowPredicate
 from lookup_hints.spi import Connector
-from lookup_hints.spi.filtering import Filter
-from lookup_hints.spi.request_and_answer import LookupTable
+from lookup_hints.spi.request_and_answer import Filter, LookupTable
 from lookup_hints.spi.security_policy import policy_of_configuration
 from lookup_hints.sql.lexer import Kind, code, pieces
-from lookup_hints.statements.classify import (
+from lookup_hints.statements import (
     Explain,
+    ScriptStatement,
     Setting,
     SparkStatement,
     check_first_word,
     parameters,
     read_statement,
     shown_text,
+    split_statements,
 )
-from lookup_hints.statements.script import ScriptStatement, split_statements
 from lookup_hints.streaming.insert import ROOT, StreamInsert, stream_settings, written_options
 from lookup_hints.streaming.sinks import no_checkpoint, sink_without_table
 from lookup_hints.tables.catalog import LookupCatalog, build_connector

@@ -22,8 +22,7 @@ from lookup_hints.cli.result_formats import TABLE
 from lookup_hints.cli.start import SparkStart, await_server, on_terminal
 from lookup_hints.cli.statement_run import failure
 from lookup_hints.errors import LookupHintsError
-from lookup_hints.statements.classify import Setting, SparkStatement, Statement, read_statement
-from lookup_hints.statements.script import read_script
+from lookup_hints.statements import Setting, SparkStatement, Statement, read_script, read_statement
 from lookup_hints.tables.ddl import CreateLookupTable
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.option_values import TEXT, Option, Place, options_at
 from lookup_hints.sql.lexer import Kind, Piece, code, pieces, quoted
 from lookup_hints.sql.text_edits import Cut
-from lookup_hints.statements.classify import FIRST_WORDS, SESSION_KEYS
+from lookup_hints.statements import FIRST_WORDS, SESSION_KEYS
 from lookup_hints.tables.registry import connector_class, connector_names, retry_predicates
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from lookup_hints.cli.arguments import WELL, WrongUse
 from lookup_hints.cli.statement_run import StatementRun
 from lookup_hints.cli.stream_run import run_with_streams
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
-from lookup_hints.statements.script import ScriptStatement, split_statements
+from lookup_hints.statements import ScriptStatement, split_statements
 
 if TYPE_CHECKING:
     from lookup_hints.session import LookupSession

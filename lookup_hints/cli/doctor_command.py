@@ -15,7 +15,7 @@ from lookup_hints.errors import LookupHintsError
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.spi import HealthCheck
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.statements.classify import Setting, SparkStatement, read_statement
+from lookup_hints.statements import Setting, SparkStatement, read_statement
 from lookup_hints.tables.ddl import CreateLookupTable
 
 if TYPE_CHECKING:

@@ -42,8 +42,14 @@ from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.prometheus import check_package
 from lookup_hints.metrics.readable_summary import Measured, what_mattered
 from lookup_hints.plan.explain import joins_text
-from lookup_hints.statements.classify import check_configuration, shown_text
-from lookup_hints.statements.script import ScriptStatement, parse_params, read_script, split_statements
+from lookup_hints.statements import (
+    ScriptStatement,
+    check_configuration,
+    parse_params,
+    read_script,
+    shown_text,
+    split_statements,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -24,7 +24,7 @@ from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.option_values import Option
 from lookup_hints.sql.lexer import code, pieces
 from lookup_hints.sql.text_edits import Cut
-from lookup_hints.statements.script import ScriptStatement, split_statements
+from lookup_hints.statements import ScriptStatement, split_statements
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from lookup_hints.tables.registry import connector_class
 

@@ -19,7 +19,7 @@ from lookup_hints.cli.stream_run import stream_summary
 from lookup_hints.driver.functions import is_connect
 from lookup_hints.errors import LookupHintsError, QueryError
 from lookup_hints.sql.lexer import code, pieces
-from lookup_hints.statements.script import ScriptStatement, split_statements
+from lookup_hints.statements import ScriptStatement, split_statements
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,8 +18,7 @@ from lookup_hints.cli.completion import CompletionNames, candidates
 from lookup_hints.cli.shell import is_complete
 from lookup_hints.errors import QueryError
 from lookup_hints.spi.secrets import masked_text
-from lookup_hints.statements.classify import shown_text
-from lookup_hints.statements.script import split_statements
+from lookup_hints.statements import shown_text, split_statements
 
 HISTORY = ".lookup_hints_history"
 """The file of the user's home in which statements are kept, values of options masked."""

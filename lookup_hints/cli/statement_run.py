@@ -27,14 +27,14 @@ from lookup_hints.metrics.readable_summary import (
     seconds_text,
     waited_for_source,
 )
-from lookup_hints.statements.classify import gives_text
+from lookup_hints.statements import gives_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lookup_hints.plan.joins import LookupPlan
     from lookup_hints.session import LookupSession
-    from lookup_hints.statements.script import ScriptStatement
+    from lookup_hints.statements import ScriptStatement
     from lookup_hints.streaming.streams import StartedStream
 
 _PLACE = re.compile(r"[;(]?\s*\(?line \d+,? pos \d+\)?;?$", re.MULTILINE)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lookup_hints.sql.lexer import Piece, code, comma_groups, pieces, text_value
-from lookup_hints.statements.classify import named_parameters
+from lookup_hints.statements import named_parameters
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from lookup_hints.spi.option_values import Conf
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.lexer import code, pieces
 from lookup_hints.sql.session_syntax import with_identifiers
-from lookup_hints.statements.classify import SparkStatement, Statement, named_parameters, read_statement
+from lookup_hints.statements import SparkStatement, Statement, named_parameters, read_statement
 from lookup_hints.streaming.insert import SINCE, StreamInsert, StreamSource, with_views
 from lookup_hints.tables.registry import retry_predicates
 from lookup_hints.worker.dead_letter_files import probe

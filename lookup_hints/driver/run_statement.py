@@ -20,7 +20,7 @@ from lookup_hints.spi.arrow_types import type_name
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import masked_text
 from lookup_hints.sql.lexer import quoted, string_literal
-from lookup_hints.statements.classify import Explain, Setting, SparkStatement
+from lookup_hints.statements import Explain, Setting, SparkStatement
 from lookup_hints.streaming.insert import StreamInsert, read_insert
 from lookup_hints.streaming.sinks import sink_without_table
 from lookup_hints.streaming.streams import Preparation

@@ -30,8 +30,7 @@ from lookup_hints.notebook import html
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.session import LookupSession
 from lookup_hints.spi.arrow_types import sql_type
-from lookup_hints.statements.classify import parameters
-from lookup_hints.statements.script import ScriptStatement, parse_params, split_statements
+from lookup_hints.statements import ScriptStatement, parameters, parse_params, split_statements
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

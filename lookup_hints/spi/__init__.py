@@ -13,6 +13,7 @@ from lookup_hints.spi.connector import (
     AsyncLookup,
     AsyncRowLookup,
     Connector,
+    FilteredScan,
     OrderedLookup,
     ReportsOutcomes,
     ReportsSchema,
@@ -27,7 +28,6 @@ from lookup_hints.spi.connector import (
     SyncRowLookup,
     TakeRows,
 )
-from lookup_hints.spi.filtering import Filter, FilteredScan, FilterValue
 from lookup_hints.spi.health import Endpoint, HealthCheck, HealthRequest, ReportsHealth, connections_check
 from lookup_hints.spi.option_values import (
     BOOLEAN,
@@ -43,6 +43,8 @@ from lookup_hints.spi.option_values import (
 )
 from lookup_hints.spi.request_and_answer import (
     Answer,
+    Filter,
+    FilterValue,
     LookupRequest,
     LookupTable,
     Miss,

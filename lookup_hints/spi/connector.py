@@ -39,6 +39,7 @@ from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.option_values import Option
 from lookup_hints.spi.request_and_answer import (
     Answer,
+    Filter,
     LookupRequest,
     LookupTable,
     Miss,
@@ -392,6 +393,36 @@ class Scan(ABC):
     def scan_partition(self, schema: pa.Schema, partition: str) -> Iterator[pa.RecordBatch]:
         """The rows of one of several ``partitions``; as ``scan``, in a task of its own."""
         raise InternalError(f"{type(self).__name__} has partitions, and no scan_partition() to read them")
+
+
+class FilteredScan(Scan):
+    """The ability to leave rows out while the whole table is read.
+
+    A filter narrows, it replaces nothing: Spark checks the condition again. So a source may give more rows
+    than those that meet a filter, as one that compares texts without case does, but never fewer.
+    """
+
+    @abstractmethod
+    def can_filter(self, wanted: Filter) -> bool:
+        """Whether the source can leave out rows by it. On the driver, while planning; no I/O."""
+
+    @abstractmethod
+    def scan_filtered(
+        self, schema: pa.Schema, partition: str, filters: Sequence[Filter]
+    ) -> Iterator[pa.RecordBatch]:
+        """Of a partition, or of the whole table where ``partition`` is empty, all rows that meet ``filters``.
+
+        On a worker, in one task. ``schema`` need not have the columns of the filters. A filter that turns out
+        not to fit the source's own type can be left out.
+        """
+
+    def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """All rows."""
+        return self.scan_filtered(schema, "", ())
+
+    def scan_partition(self, schema: pa.Schema, partition: str) -> Iterator[pa.RecordBatch]:
+        """The rows of one of several partitions."""
+        return self.scan_filtered(schema, partition, ())
 
 
 def why_not_read(connector: Connector) -> str:

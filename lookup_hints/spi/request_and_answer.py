@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -11,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from lookup_hints.errors import OptionError
+from lookup_hints.errors import InternalError, OptionError
 from lookup_hints.spi.option_values import FILE, Option, Place, hidden_keys, read_options
 from lookup_hints.spi.secrets import HiddenValues, Secret, has_reference, references, resolve
 from lookup_hints.spi.security_policy import Policy, policy_of_environment
@@ -370,3 +372,47 @@ class Outcome:
     error: Exception | None
     attempts: int
     notes: Sequence[Any]
+
+
+FilterValue = bool | int | str | date | Decimal
+
+_VALUES = {"=": 1, "<": 1, "<=": 1, ">": 1, ">=": 1, "IN": None, "IS NULL": 0, "IS NOT NULL": 0}
+"""How many values each operator has; None for any number but none."""
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A condition on one column: ``=``, ``<``, ``<=``, ``>``, ``>=``, ``IN``, ``IS NULL`` or ``IS NOT NULL``.
+
+    Args:
+        column: a column of the table that is BOOLEAN, a whole number, DECIMAL, DATE or STRING.
+        op: the operator.
+        values: what the column is compared with, as Python's own values of the column's type.
+
+    Raises:
+        InternalError: there is no such operator, or it has another number of values.
+    """
+
+    column: str
+    op: str
+    values: tuple[FilterValue, ...] = ()
+
+    def __post_init__(self) -> None:
+        wanted = _VALUES.get(self.op, -1)
+        if len(self.values) != wanted and not (wanted is None and self.values):
+            raise InternalError(f"a filter cannot be {self.op!r} with {len(self.values)} values")
+
+    def __str__(self) -> str:
+        """As SQL writes it.
+
+        >>> str(Filter("country", "IN", ("DE", "FR"))), str(Filter("id", "IS NULL"))
+        ("country IN ('DE', 'FR')", 'id IS NULL')
+        """
+        values = ", ".join(map(_shown, self.values))
+        return " ".join(filter(None, [self.column, self.op, f"({values})" if self.op == "IN" else values]))
+
+
+def _shown(value: FilterValue) -> str:
+    if isinstance(value, bool | int | Decimal):
+        return str(value).upper()
+    return f"'{value}'" if isinstance(value, str) else f"DATE '{value}'"

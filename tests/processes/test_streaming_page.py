@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lookup_hints import LookupSession
-from lookup_hints.statements.script import split_statements
+from lookup_hints.statements import split_statements
 from lookup_hints.streaming.supervisor import Status
 from sql_examples.prepare_data import main as prepare
 from tests.spark.elsewhere import ROOT

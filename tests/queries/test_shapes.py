@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lookup_hints.statements.script import split_statements
+from lookup_hints.statements import split_statements
 from tests.queries.worlds import NOT_COMPILED
 from tests.spark.oracle import Twins
 from tests.spark.test_oracle import CUSTOMERS, ORDERS, PRICES

@@ -15,7 +15,7 @@ from lookup_connectors.memory import put_rows
 from lookup_hints import LookupSession
 from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.sql.lexer import quoted, string_literal
-from lookup_hints.statements.script import split_statements
+from lookup_hints.statements import split_statements
 from lookup_hints.tables.registry import register_connector
 from tests.spark.answers import Answer
 from tests.spark.counting import Calls, CountingConnector

@@ -12,7 +12,7 @@ import pytest
 
 from lookup_hints import LookupSession, async_wait
 from lookup_hints.errors import OptionError, QueryError
-from lookup_hints.statements.script import split_statements
+from lookup_hints.statements import split_statements
 from tests.spark.ailing import ill_table, letters
 
 if TYPE_CHECKING:

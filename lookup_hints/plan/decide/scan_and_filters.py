@@ -39,9 +39,9 @@ from lookup_hints.plan.lookup_facts import Facts, where_of
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.spi import Connector, FilteredScan, TableSize
-from lookup_hints.spi.filtering import Filter, FilterValue
 from lookup_hints.spi.lookup_options import TABLE_OPTIONS
 from lookup_hints.spi.option_values import Conf, InForce, parsed
+from lookup_hints.spi.request_and_answer import Filter, FilterValue
 
 PARTITIONS = "lookup.scan.partitions"
 

@@ -23,7 +23,7 @@ from lookup_hints.cli.import_http_tables import NoTable
 from lookup_hints.cli.import_openapi import Refused, read
 from lookup_hints.cli.main import main
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.statements.script import split_statements
+from lookup_hints.statements import split_statements
 from lookup_hints.tables.catalog import build_connector, declared_table
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from tests.servers.certificates import Certificates

@@ -15,7 +15,7 @@ from lookup_hints.cli.completion import SessionNames
 from lookup_hints.cli.job import Showing
 from lookup_hints.cli.shell import Shell
 from lookup_hints.session import LookupSession
-from lookup_hints.statements.script import split_statements
+from lookup_hints.statements import split_statements
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lookup_hints.cache.store.answer_store import Store
-from lookup_hints.cache.store.expiry import Ages
+from lookup_hints.cache.store.answer_store import Ages, Store
 from lookup_hints.cache.store.invalidations import Invalidations
 from lookup_hints.cache.store.segment_entries import Answers, ProbeResult
 from lookup_hints.cache.store.segment_files import StoreLimits

@@ -17,8 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from lookup_hints.cache import open_caches, task_cache
-from lookup_hints.cache.store.answer_store import MOST_SEGMENTS
-from lookup_hints.cache.store.expiry import Ages, Past
+from lookup_hints.cache.store.answer_store import MOST_SEGMENTS, Ages, Past
 from lookup_hints.cache.store.segment_entries import Answers, Content, content_of
 from lookup_hints.cache.store.segment_files import StoreLimits
 from lookup_hints.errors import ConnectorError

@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 
 from lookup_hints.cache.store import answer_store as stores
 from lookup_hints.cache.store import hashing, segment_entries
-from lookup_hints.cache.store.answer_store import Store
-from lookup_hints.cache.store.expiry import Ages
+from lookup_hints.cache.store.answer_store import Ages, Store
 from lookup_hints.cache.store.segment_entries import Answers
 from lookup_hints.cache.store.segment_files import StoreLimits
 from tests.unit.cache.support import AGES, NOW, SCHEMA, Clock, asked, keys, learned, store

@@ -13,7 +13,7 @@ from lookup_hints.cli.names_in_text import ScriptNames
 from lookup_hints.errors import QueryError
 from lookup_hints.plan.parse.query_parts import query_parts
 from lookup_hints.plan.parse.statement import Statement
-from lookup_hints.statements.script import split_statements
+from lookup_hints.statements import split_statements
 from tests.queries.corpus import cases
 from tests.queries.tpch.pairs import QUERIES
 from tests.unit.plan.golden import golden_cases

@@ -15,8 +15,7 @@ from lookup_hints.errors import Problem, QueryError, Span
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.readable_summary import Moment
-from lookup_hints.statements.classify import read_statement
-from lookup_hints.statements.script import split_statements
+from lookup_hints.statements import read_statement, split_statements
 from tests.unit.plan.planning import planned
 
 if TYPE_CHECKING:

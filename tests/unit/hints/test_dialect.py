@@ -21,7 +21,7 @@ from sqlglot.lineage import lineage
 from lookup_hints.hints import dialect
 from lookup_hints.hints.dialect import Lookup, OtherHint, hint_items, place_of, tokens_of
 from lookup_hints.sql.lexer import Kind, code, pieces
-from lookup_hints.statements.script import split_statements
+from lookup_hints.statements import split_statements
 from tests.queries.trees import Trees
 
 TESTS = Path(__file__).parent.parent.parent

@@ -14,8 +14,7 @@ from lookup_hints.plan.planner import mentions_lookup, plan
 from lookup_hints.plan.spark_analysis import Columns
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.session_syntax import with_backquotes, with_escapes, with_long_pipes, with_variables
-from lookup_hints.statements.classify import explained, own_setting
-from lookup_hints.statements.script import split_statements
+from lookup_hints.statements import explained, own_setting, split_statements
 from lookup_hints.tables.ddl import parse_ddl
 from tests.queries.corpus import cases
 from tests.queries.mutations import mutated

@@ -14,7 +14,7 @@ from sqlglot.errors import SqlglotError
 
 from lookup_hints.plan.parse.query_blocks import Block, Chain, Relation, Shape
 from lookup_hints.plan.parse.statement import Statement
-from lookup_hints.statements.script import split_statements
+from lookup_hints.statements import split_statements
 from tests.queries.trees import Trees
 from tests.unit.plan.golden import golden_cases
 

@@ -21,7 +21,7 @@ from lookup_hints.spi.security_policy import (
     read_policy,
     variable_of,
 )
-from lookup_hints.statements.classify import own_setting
+from lookup_hints.statements import own_setting
 from lookup_hints.tables.catalog import LookupCatalog, build_connector, declared_table
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lookup_hints.errors import QueryError
-from lookup_hints.statements.classify import (
+from lookup_hints.statements import (
     Explain,
     Setting,
     SparkStatement,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lookup_hints.errors import OptionError
-from lookup_hints.statements.classify import explained, own_setting
+from lookup_hints.statements import explained, own_setting
 
 TIMEOUT = "table.exec.async-lookup.timeout"
 

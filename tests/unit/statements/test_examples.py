@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lookup_hints.hints.hint_comments import lookup_hints
-from lookup_hints.statements.script import read_script, split_statements
+from lookup_hints.statements import read_script, split_statements
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from sql_examples.prepare_data import main
 

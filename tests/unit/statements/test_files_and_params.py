@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lookup_hints.errors import QueryError
-from lookup_hints.statements.script import parse_params, read_script
+from lookup_hints.statements import parse_params, read_script
 
 
 def test_a_path_is_read_and_text_is_text(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookup_hints.errors import QueryError
-from lookup_hints.statements.script import ScriptStatement, split_statements
+from lookup_hints.statements import ScriptStatement, split_statements
 
 
 def texts(script: str) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 from lookup_hints.cli.check import check_script
 from lookup_hints.errors import OptionError, QueryError
 from lookup_hints.spi.option_values import TRIGGER
-from lookup_hints.statements.classify import own_setting
+from lookup_hints.statements import own_setting
 from lookup_hints.streaming.insert import (
     StreamSettings,
     names_a_stream,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lookup_hints.errors import OptionError
 from lookup_hints.spi.option_values import in_force
-from lookup_hints.statements.classify import own_setting
+from lookup_hints.statements import own_setting
 from lookup_hints.streaming.restart_strategy import (
     UNLIMITED,
     ExponentialDelayRestart,

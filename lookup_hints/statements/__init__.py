@@ -1,1 +1,0 @@
-"""What a text says: a script and its parameters, and what each of its statements is. Nothing runs here."""
