@@ -8,9 +8,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from lookup_hints.dataframe import join as frame_join
-from lookup_hints.driver.explain_analyze import explain_analyze
 from lookup_hints.driver.parse_and_plan import Prepared
-from lookup_hints.driver.run_statement import Statements
+from lookup_hints.driver.run_statement import Statements, explain_analyze
 from lookup_hints.driver.statement_scope import Args, StatementScope, state_of
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics

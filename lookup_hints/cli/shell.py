@@ -14,8 +14,8 @@ from uuid import uuid4
 
 from lookup_hints.cli import job
 from lookup_hints.cli.arguments import WELL
+from lookup_hints.cli.job import stream_summary
 from lookup_hints.cli.statement_run import failure, reported_once
-from lookup_hints.cli.stream_run import stream_summary
 from lookup_hints.driver.functions import is_connect
 from lookup_hints.errors import LookupHintsError, QueryError
 from lookup_hints.sql.lexer import code, pieces

@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lookup_hints.cli.progress import LiveLines, Watch
-from lookup_hints.driver.explain_analyze import MetricsByName, analyzed, measured
 from lookup_hints.driver.functions import brings_counts
+from lookup_hints.driver.run_statement import MetricsByName, analyzed, measured
 from lookup_hints.errors import LookupHintsError, QueryError, Span, cause_of
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics

@@ -23,7 +23,7 @@ from IPython.display import DisplayHandle, display
 from lookup_hints.cli.progress import Progress, TerminalBar, Watch, following
 from lookup_hints.cli.start import SparkStart, on_terminal
 from lookup_hints.cli.statement_run import StatementRun, aligned, brief, failure, reported_once, table_of
-from lookup_hints.driver.explain_analyze import run_to_its_end
+from lookup_hints.driver.run_statement import run_to_its_end
 from lookup_hints.errors import LookupHintsError, Problem, QueryError, did_you_mean
 from lookup_hints.metrics.readable_summary import facts_of, what_mattered
 from lookup_hints.notebook import html

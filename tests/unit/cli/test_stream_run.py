@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from lookup_hints.cli.stream_run import batch_line, run_with_streams
+from lookup_hints.cli.job import batch_line, run_with_streams
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import Latencies, LookupMetrics
 from lookup_hints.streaming import streams
