@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from lookup_hints.limits.shared_numbers import Cell, Record
+from lookup_hints.limits.mapped_record import Cell, Record
 
 MOST_LEASES = 1200
 """This many lookups of one origin may run at once in one executor: tasks times joins."""
