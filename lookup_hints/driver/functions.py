@@ -123,7 +123,7 @@ class Functions:
     def register(self, spark: SparkSession, spec: LookupSpec, repeated: bool, transport: str) -> None:
         """Make ``spec`` callable in SQL under its name."""
         name = spec.name.function
-        if self._is_there(spark, name):
+        if self.has(spark, name):
             return
         make = _arrow_function if transport == "arrow" else _pandas_function
         function = make(spec, self._application.report)
@@ -140,7 +140,7 @@ class Functions:
         spark.range(0, 1, 1, 1).select(make(spec, None)(*keys).alias("nothing")).collect()
 
     def create_scan(self, spark: SparkSession, scan: TableScan) -> None:
-        if not self._is_there(spark, scan.relation):
+        if not self.has(spark, scan.relation):
             create_view(spark, scan)
             self._add(spark, scan.relation)
 
@@ -188,7 +188,8 @@ class Functions:
     def _named(self, counts: Mapping[str, LookupMetrics]) -> Mapping[LookupName, LookupMetrics]:
         return {self._names[function]: each for function, each in counts.items() if function in self._names}
 
-    def _is_there(self, spark: SparkSession, name: str) -> bool:
+    def has(self, spark: SparkSession, name: str) -> bool:
+        """Whether a function or view of that name is known to ``spark``."""
         return name in self._registered.get(spark, ())
 
     def _add(self, spark: SparkSession, name: str) -> None:

@@ -10,6 +10,7 @@ from lookup_hints.driver.execute_immediate import Immediate
 from lookup_hints.driver.functions import spark_version
 from lookup_hints.driver.parse_and_plan import Prepared, columns_of, transport_of
 from lookup_hints.driver.statement_scope import Args, StatementScope
+from lookup_hints.driver.views import makes_view
 from lookup_hints.errors import InternalError, Problem, UnsupportedLookup
 from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.planner import mentions_lookup
@@ -24,7 +25,7 @@ _log = logging.getLogger("lookup_hints")
 def run_query(prepared: Prepared, scope: StatementScope) -> DataFrame:
     """The rows of a query, or of a statement that writes what one gives, by Spark."""
     frame = _run(prepared, scope)
-    if mentions_lookup(prepared.text, scope.may_concern):
+    if makes_view(prepared.text) and mentions_lookup(prepared.text, scope.may_concern):
         scope.remember_view(prepared.text, prepared.args)
     return frame
 
@@ -101,8 +102,10 @@ _ITERATIONS_OF_A_JOIN = 5
 def register(planned: LookupPlan, scope: StatementScope) -> None:
     if len(planned.joins) > _FEW_JOINS:
         _let_analyse(scope, 100 + _ITERATIONS_OF_A_JOIN * len(planned.joins))
-    transport, functions = transport_of(scope.conf), scope.state.functions
-    for planned_join in planned.joins:
+    functions = scope.state.functions
+    new = [each for each in planned.joins if not functions.has(scope.spark, each.function.name.function)]
+    transport = transport_of(scope.conf) if new else ""  # which is a round trip or two
+    for planned_join in new:
         functions.register(scope.spark, planned_join.function, planned_join.repeated, transport)
     for scan in planned.scans:
         functions.create_scan(scope.spark, scan)

@@ -206,8 +206,11 @@ class StatementScope:
 
     def timestamp_of(self, text: str) -> pa.DataType:
         """The type that TIMESTAMP is in this session, if ``text`` may create a table with such a column."""
-        may_say_it = {"create", "timestamp"} <= {piece.text.lower() for piece in pieces(text)}
-        return plain_timestamp(self.conf) if may_say_it else TIMESTAMP
+        lower = text.lower()
+        may_say_it = "create" in lower and "timestamp" in lower
+        if may_say_it and {"create", "timestamp"} <= {piece.text.lower() for piece in pieces(text)}:
+            return plain_timestamp(self.conf)
+        return TIMESTAMP
 
     def _value_of(self, reference: str) -> str | None:
         """What Spark puts in place of ``${name}``: the end of the name of a column that is called so."""

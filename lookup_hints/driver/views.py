@@ -16,7 +16,7 @@ from lookup_hints.plan.look_through import FindView, ViewResolver
 from lookup_hints.plan.parse.lookup_use import LookThrough
 from lookup_hints.plan.parse.query_parts import query_parts
 from lookup_hints.plan.parse.statement import FindTable, Statement
-from lookup_hints.sql.lexer import quoted
+from lookup_hints.sql.lexer import code, pieces, quoted
 
 Rows = Callable[[str], Sequence[Sequence[str]]]
 """The rows of a statement that Spark itself runs; raises what Spark says."""
@@ -74,6 +74,11 @@ class LookupViews:
         return _meaning_of(made.name, rows) == meaning
 
 
+def makes_view(text: str) -> bool:
+    """Whether a statement may make a view: it begins with CREATE."""
+    return next((piece.is_word("CREATE") for piece in code(pieces(text))), False)
+
+
 def view_definition(
     text: str,
     find_table: FindTable,
@@ -83,10 +88,10 @@ def view_definition(
     case_sensitive: bool,
 ) -> Definition | None:
     """The view that a statement makes in this session; None for any other statement."""
+    if not makes_view(text):
+        return None
     statement = Statement(text, find_table, is_lookup_view)
     tokens, at = statement.tokens, 1
-    if not tokens.is_word(0, "CREATE"):
-        return None
     at += 2 if tokens.is_word(at, "OR") and tokens.is_word(at + 1, "REPLACE") else 0
     if not tokens.is_word(at, "TEMPORARY", "TEMP") or not tokens.is_word(at + 1, "VIEW"):
         return None

@@ -273,6 +273,9 @@ def _without_parentheses(statement: Statement, part: Cut) -> Cut | None:
 def cut_at(statement: Statement, part: Cut, word: str) -> Iterator[Cut]:
     """The stretches between the top-level ANDs (or ORs); the AND of BETWEEN and those of CASE are no cuts."""
     first, last = statement.tokens.indices(part)
+    if next(statement.tokens.places(word, first, last), None) is None:
+        yield _between(statement, first, last)
+        return
     begin, betweens = first, 0
     for index in statement.tokens.in_plain_sight(first, last):
         piece = statement.pieces[index]

@@ -30,6 +30,10 @@ class Kind(Enum):
     UNCLOSED = "unclosed"
 
 
+# A member is found by its class in a call before Python 3.12, and these are compared with each piece.
+_WORD, _QUOTED, _SYMBOL, _NO_CODE = Kind.WORD, Kind.QUOTED, Kind.SYMBOL, (Kind.COMMENT, Kind.HINT)
+
+
 @dataclass(frozen=True)
 class Piece:
     """``text`` of one kind, at ``start`` (up to ``end``, exclusive) of what was read."""
@@ -44,18 +48,18 @@ class Piece:
 
     def is_word(self, *words: str) -> bool:
         """Whether this is one of ``words`` (given in capitals), unquoted."""
-        return self.kind is Kind.WORD and self.text.upper() in words
+        return self.kind is _WORD and self.text.upper() in words
 
     def is_symbol(self, symbol: str) -> bool:
-        return self.kind is Kind.SYMBOL and self.text == symbol
+        return self.kind is _SYMBOL and self.text == symbol
 
     @property
     def is_name(self) -> bool:
-        return self.kind in (Kind.WORD, Kind.QUOTED)
+        return self.kind is _WORD or self.kind is _QUOTED
 
     @property
     def name(self) -> str:
-        return self.text[1:-1].replace("``", "`") if self.kind is Kind.QUOTED else self.text
+        return self.text[1:-1].replace("``", "`") if self.kind is _QUOTED else self.text
 
     @property
     def value(self) -> str:
@@ -115,7 +119,7 @@ def pieces(text: str) -> tuple[Piece, ...]:
 
 def code(found: Sequence[Piece]) -> list[Piece]:
     """The pieces that are neither comments nor hints."""
-    return [piece for piece in found if piece.kind not in (Kind.COMMENT, Kind.HINT)]
+    return [piece for piece in found if piece.kind not in _NO_CODE]
 
 
 def closing(found: Sequence[Piece], opening: int) -> int | None:

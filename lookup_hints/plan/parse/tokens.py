@@ -171,10 +171,9 @@ class Tokens:
 
     def case_step(self, index: int) -> int:
         """1 where the piece opens a CASE, -1 where it ends one, else 0 (as for the name in ``end.id``)."""
-        is_part_of_name = self.is_dot(index + 1) or self.is_symbol(index - 1, ".")
-        if is_part_of_name:
+        if not self.is_word(index, "CASE", "END") or self.is_dot(index + 1) or self.is_symbol(index - 1, "."):
             return 0
-        return self.is_word(index, "CASE") - self.is_word(index, "END")
+        return 1 if self.is_word(index, "CASE") else -1
 
     def is_dot(self, index: int) -> bool:
         return self.is_symbol(index, ".") and index + 1 < len(self.pieces)
