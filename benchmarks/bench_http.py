@@ -18,17 +18,7 @@ import aiohttp
 
 from benchmarks.connectors import OverHttpx
 from benchmarks.http_server import running_api, seconds_of
-from benchmarks.measuring import (
-    Figure,
-    Sample,
-    Way,
-    cpu_ratio,
-    in_turn,
-    ratio,
-    seconds,
-    spark_session,
-    theme,
-)
+from benchmarks.measuring import Figure, Sample, Way, cpu_ratio, in_turn, ratio, seconds, spark_session, theme
 from lookup_hints import LookupSession, register_connector
 
 IN_FLIGHT = 100

@@ -10,13 +10,7 @@ import pyarrow as pa
 
 from lookup_hints.dataframe.frames_in_text import is_frame
 from lookup_hints.dataframe.function_connector import FunctionConnector
-from lookup_hints.dataframe.join import (
-    JoinRequest,
-    checked_retry,
-    kind_of,
-    output_mode,
-    read_options,
-)
+from lookup_hints.dataframe.join import JoinRequest, checked_retry, kind_of, output_mode, read_options
 from lookup_hints.errors import Problem, QueryError
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.session import LookupSession

@@ -19,13 +19,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 import lookup_hints
-from lookup_hints.cache.task_cache import (
-    Cache,
-    StoreCache,
-    TaskCache,
-    error_summary,
-    warn_without_cache,
-)
+from lookup_hints.cache.task_cache import Cache, StoreCache, TaskCache, error_summary, warn_without_cache
 from lookup_hints.engine.arrow import conform
 from lookup_hints.errors import ConnectorError, InternalError, LookupHintsError
 from lookup_hints.lookup_spec import ChangedColumn, Invalidation, LookupSpec, PartialCache, Switch

@@ -15,12 +15,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from lookup_hints import __version__
-from lookup_hints.cli.names_in_text import (
-    ScriptNames,
-    created_name,
-    no_column_before_from,
-    unknown_columns,
-)
+from lookup_hints.cli.names_in_text import ScriptNames, created_name, no_column_before_from, unknown_columns
 from lookup_hints.errors import OptionError, Problem, QueryError, Span
 from lookup_hints.hints.hint_comments import lookup_hints
 from lookup_hints.lookup_spec import LookupSpec

@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lookup_hints.driver.execute_immediate import Immediate, read_immediate
-from lookup_hints.driver.functions import (
-    spark_version,
-    transport_for,
-    wrapping_for,
-)
+from lookup_hints.driver.functions import spark_version, transport_for, wrapping_for
 from lookup_hints.driver.statement_scope import Args, StatementScope
 from lookup_hints.driver.views import analysed_plan
 from lookup_hints.errors import HintError, InternalError, LookupHintsError, Problem

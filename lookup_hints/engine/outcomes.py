@@ -11,15 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookup_hints.engine.arrow import (
-    KnownAnswers,
-    Placed,
-    absent,
-    count_up_to,
-    lists_per_key,
-    place,
-    present,
-)
+from lookup_hints.engine.arrow import KnownAnswers, Placed, absent, count_up_to, lists_per_key, place, present
 from lookup_hints.engine.backlog import Ask, Batch, LookupState, Part
 from lookup_hints.engine.event_log import connector_name, failure, is_defect, out_of_time
 from lookup_hints.engine.input_window import Window

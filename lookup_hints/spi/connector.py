@@ -13,27 +13,13 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Coroutine,
-    Hashable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from lookup_hints.errors import (
-    AnswerError,
-    ConnectorError,
-    InternalError,
-    nearest,
-)
+from lookup_hints.errors import AnswerError, ConnectorError, InternalError, nearest
 from lookup_hints.spi.address import origin_of, place_of
 from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.option_values import Option

@@ -10,12 +10,7 @@ from typing import Any, Literal, NamedTuple
 from lookup_connectors.conversion import shown_as_json
 from lookup_connectors.http import error_bodies
 from lookup_connectors.http.headers import asks_to_wait, nothing_remains
-from lookup_connectors.http.response import (
-    HttpFailure,
-    PageRows,
-    Response,
-    ResponseReader,
-)
+from lookup_connectors.http.response import HttpFailure, PageRows, Response, ResponseReader
 from lookup_connectors.json_paths import Path, PathFailure
 
 FAILURES = ("transient", "permanent", "throttled")

@@ -17,12 +17,7 @@ from lookup_connectors.http.error_bodies import COUNTS, is_something, number_in,
 from lookup_connectors.http.exchange import Answered, Begun, Exchange
 from lookup_connectors.http.headers import next_link
 from lookup_connectors.http.request import Request
-from lookup_connectors.http.response import (
-    HttpFailure,
-    PageRows,
-    Response,
-    ResponseReader,
-)
+from lookup_connectors.http.response import HttpFailure, PageRows, Response, ResponseReader
 from lookup_connectors.json_paths import Path, PathFailure, parse_path
 
 KINDS = ("none", "link", "next_url", "cursor", "page", "offset")

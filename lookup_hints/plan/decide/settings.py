@@ -17,13 +17,7 @@ from lookup_hints.lookup_spec import (
     PartialCache,
     PeriodicReload,
 )
-from lookup_hints.plan.decide.budgets import (
-    REQUESTS,
-    budget_of,
-    cluster_of,
-    limits_of,
-    notes_of,
-)
+from lookup_hints.plan.decide.budgets import REQUESTS, budget_of, cluster_of, limits_of, notes_of
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
 from lookup_hints.spi.changed_column_and_versions import changed_column_of, versions_of

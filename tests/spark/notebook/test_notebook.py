@@ -14,14 +14,7 @@ from IPython.utils.capture import capture_output
 from traitlets.config import Config
 
 from lookup_hints.errors import QueryError
-from lookup_hints.notebook.magics import (
-    _OPTIONS,
-    CellFailed,
-    LookupMagics,
-    find_spark,
-    load,
-    values_for,
-)
+from lookup_hints.notebook.magics import _OPTIONS, CellFailed, LookupMagics, find_spark, load, values_for
 from lookup_hints.session import LookupSession
 
 if TYPE_CHECKING:

@@ -7,14 +7,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pytest
 
-from lookup_hints.cache.task_cache import (
-    BYTES_AT_ONCE,
-    KEYS_AT_ONCE,
-    NOTHING,
-    Cache,
-    CacheWrite,
-    TaskCache,
-)
+from lookup_hints.cache.task_cache import BYTES_AT_ONCE, KEYS_AT_ONCE, NOTHING, Cache, CacheWrite, TaskCache
 from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed
 from lookup_hints.lookup_spec import PartialCache
 from tests.unit.engine.support import spec

@@ -9,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.metrics.lookup_metrics import (
-    CountsByKey,
-    Latencies,
-    LookupMetrics,
-    MaxGauge,
-    about_counts,
-)
+from lookup_hints.metrics.lookup_metrics import CountsByKey, Latencies, LookupMetrics, MaxGauge, about_counts
 from lookup_hints.metrics.task_recorder import TaskRecorder
 from tests.unit.engine.support import ON_ERROR, ON_MISS, asks, keys, rows, scheduler
 
