@@ -273,7 +273,6 @@ class AnyError:
     kinds: tuple[ErrorKind, ...]
 
     def __call__(self, error: BaseException) -> bool:
-        """Whether it is."""
         return any(isinstance(error, kind) if isinstance(kind, type) else kind(error) for kind in self.kinds)
 
 
@@ -284,7 +283,6 @@ class AnyOf:
     predicates: tuple[Callable[[Any], bool], ...]
 
     def __call__(self, value: Any) -> bool:
-        """Whether it does."""
         return any(predicate(value) for predicate in self.predicates)
 
 

@@ -1,6 +1,8 @@
 """What a text says: the statements of a script and its parameters, and what each of them is.
 
-One of ours, EXPLAIN, a streaming INSERT, or whatever else is Spark's. Nothing runs here.
+A statement is one of ours, EXPLAIN, a streaming INSERT, or whatever else is Spark's. It ends at ``;`` outside
+strings, quoted names, comments and hints. A SQL script (``BEGIN ... END``) is one statement, whatever ends
+inside it. Nothing runs here.
 """
 
 from __future__ import annotations
@@ -290,9 +292,6 @@ def named_parameters(text: str, args: Sequence[Any]) -> tuple[str, dict[str, Any
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-# --- scripts ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

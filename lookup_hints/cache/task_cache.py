@@ -11,7 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -23,6 +23,7 @@ from lookup_hints.metrics.lookup_metrics import CountsByKey, LookupMetrics, MaxG
 from lookup_hints.spi.request_and_answer import OrderCondition
 
 if TYPE_CHECKING:
+    from lookup_hints.cache.open_caches import WatchedTable
     from lookup_hints.cache.store.answer_store import Past, Store
 
 KEYS_AT_ONCE = 64 * 1024
@@ -136,17 +137,6 @@ class StoreCache(Cache):
         )
 
 
-class ChangeCheck(Protocol):
-    """Finds out whether rows have changed since they were remembered."""
-
-    @property
-    def asked(self) -> int:
-        """How often this task has asked the source for that."""
-
-    def is_current(self) -> bool:
-        """Whether what is known may be used; it may wait for the source."""
-
-
 class TaskCache:
     """The cache of one lookup in one task, as the task uses it.
 
@@ -162,7 +152,7 @@ class TaskCache:
         spec: LookupSpec,
         cache: Cache | None,
         warn: Callable[[str, str], None] | None = None,
-        watch: ChangeCheck | None = None,
+        watch: WatchedTable | None = None,
     ) -> None:
         retry = spec.settings.retry
         self._table = spec.table.name

@@ -1,4 +1,7 @@
-"""Running a file of SQL: each statement with its plan, its rows and its counts, and a summary at the end."""
+"""Running a file of SQL: each statement with its plan, its rows and its counts, and a summary at the end.
+
+Where statements have started streaming queries, it waits for them, and stops them on a signal.
+"""
 
 from __future__ import annotations
 

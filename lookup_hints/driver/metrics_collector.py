@@ -254,8 +254,11 @@ def _read(said: bytes, word: str) -> tuple[TaskRecord, int] | None:
 
 # --- of Spark Connect (docs/decisions/0135) ---------------------------------------------------------
 
+# A worker hands what accumulators hold to the Connect server at the end of each task. The server keeps it
+# with the session, and sends it to the client at the end of the session's next statement. PySpark's profiler
+# goes this way. Its client passes over what is not its own.
 
-Update = list[dict[str, Any]]
+Update = list[Plain]
 """What one task counted, as plain data: dictionaries, lists, texts, numbers, truth values and None alone."""
 
 _OURS = -7301
@@ -263,11 +266,6 @@ _OURS = -7301
 
 _METRIC = "__python_accumulator__"
 """How the server calls what accumulators held, among the observed metrics of a response."""
-
-_log = logging.getLogger("lookup_hints")
-
-
-# --- on the worker ---------------------------------------------------------------------------------
 
 
 def send_over_connect(update: Update) -> None:
@@ -281,9 +279,6 @@ class _Appended:
     @staticmethod
     def addInPlace(value1: Update, value2: Update) -> Update:  # noqa: N802 (Spark's name)
         return [*value1, *value2]
-
-
-# --- on the client ---------------------------------------------------------------------------------
 
 
 def can_receive(spark: SparkSession) -> bool:

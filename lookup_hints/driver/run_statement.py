@@ -1,4 +1,4 @@
-"""One statement prepared, run and explained: the one place where plan, runtime and Spark meet."""
+"""One statement prepared, run, explained and measured: the one place where plan, runtime and Spark meet."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from typing import Any, get_type_hints
 import pyarrow as pa
 
 import lookup_hints
+from lookup_hints.pyspark_internals import cloudpickled
 
 Batches = Callable[[Iterator[Any]], Iterator[Any]]
 """A function over the batches of one task."""
@@ -48,8 +49,6 @@ def shipped(function: Batches, packages: tuple[str, ...] = ("pyarrow",), install
     Called on the driver. The annotations are those of ``function``; ``strip_annotations`` before Spark
     pickles it: they name modules.
     """
-    from pyspark.cloudpickle import dumps
-
     ours, driver = lookup_hints.__version__, sys.executable
     how, how_compiled = _HOW.format(driver=driver), _HOW_COMPILED.format(driver=driver)
     made_with = f"lookup_hints {ours}, Python {platform.python_version()}, pyarrow {pa.__version__}"
@@ -83,7 +82,7 @@ def shipped(function: Batches, packages: tuple[str, ...] = ("pyarrow",), install
                 )
         return carried
 
-    carried: Any = _Carried(opened, dumps(function))  # type: ignore[no-untyped-call]  # it has no types
+    carried: Any = _Carried(opened, cloudpickled(function))
 
     def function_here() -> Batches:
         import pickle

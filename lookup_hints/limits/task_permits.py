@@ -10,8 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.limits.leases import Lease, surplus
-from lookup_hints.limits.shared_limits import IS_SHUT, POLL_SECONDS, Lack, OriginSignal, Rules, SharedLimits
+from lookup_hints.limits.shared_limits import (
+    IS_SHUT,
+    POLL_SECONDS,
+    Lack,
+    Lease,
+    OriginSignal,
+    Rules,
+    SharedLimits,
+    surplus,
+)
 from lookup_hints.spi.request_context import Ending
 
 PUBLISH_SECONDS = 0.02

@@ -272,8 +272,7 @@ def _unquoted(value: str) -> str:
     return re.sub(r"\\(.)", r"\1", value[1:-1] if is_quoted else value, flags=re.DOTALL)
 
 
-# --- errors as they may leave a worker --------------------------------------------------------------
-
+# --- errors as they may leave a worker: the same story, without the secrets -------------------------
 
 _log = logging.getLogger("lookup_hints.worker")
 

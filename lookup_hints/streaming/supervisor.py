@@ -124,12 +124,7 @@ class _Event(NamedTuple):
 class Supervisor:
     """Keeps streaming queries running; each as its own strategy says."""
 
-    def __init__(
-        self,
-        clock: Callable[[], float] = time.monotonic,
-        spread: Callable[[], float] = lambda: random.uniform(-1, 1),  # noqa: S311 (no secret)
-    ) -> None:
-        self._clock, self._spread = clock, spread
+    def __init__(self) -> None:
         self._queries: list[Supervised] = []
         self._script_failures = Failures()
         self._told: set[Supervised] = set()
@@ -243,13 +238,13 @@ class Supervisor:
         waiting = self._waiting()
         if not waiting:
             return None
-        return max(0.0, min(query._failures.restart_at for query in waiting) - self._clock())
+        return max(0.0, min(query._failures.restart_at for query in waiting) - time.monotonic())
 
     def _waiting(self) -> list[Supervised]:
         return [query for query in self._queries if query.status is Status.WAITING]
 
     def _due(self) -> list[Supervised]:
-        now = self._clock()
+        now = time.monotonic()
         return [query for query in self._waiting() if query._failures.restart_at <= now]
 
     def _take_end(self, query: Supervised, error: Exception | None) -> None:
@@ -261,7 +256,8 @@ class Supervisor:
     def _take_failure(self, query: Supervised, error: Exception) -> None:
         is_full = query.failover == FULL
         known = self._script_failures if is_full else query._failures
-        decision = query.strategy.after_failure(known, self._clock(), self._spread())
+        spread = random.uniform(-1, 1)  # noqa: S311 (no secret)
+        decision = query.strategy.after_failure(known, time.monotonic(), spread)
         cause = cause_of(error)
         if decision.wait is None:
             _log.error(

@@ -8,7 +8,7 @@ import math
 import netrc
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus, urlencode, urlsplit
 
@@ -54,7 +54,6 @@ class ClientCredentials(Auth):
         in_body: whether the secret goes into the form.
         extra: more of the form.
         secrets: takes each token, which may not be shown.
-        clock: seconds.
     """
 
     renews = True
@@ -68,7 +67,6 @@ class ClientCredentials(Auth):
         in_body: bool,
         extra: dict[str, str],
         secrets: set[str],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__({})
         self._table = table
@@ -77,7 +75,6 @@ class ClientCredentials(Auth):
         self._in_body = in_body
         self._extra = extra
         self._secrets = secrets
-        self._clock = clock
         self._renew_at = -math.inf
         self._fetches = 0
         self._failure: HttpFailure | None = None
@@ -85,7 +82,7 @@ class ClientCredentials(Auth):
 
     @property
     def known(self) -> dict[str, str] | None:
-        return self._headers if self._clock() < self._renew_at else None
+        return self._headers if time.monotonic() < self._renew_at else None
 
     async def fetched(self, client: HttpClient, lease: ByteLease, timeout: float) -> dict[str, str]:
         """The header with a new token; whoever waited while another fetched shares what came of it."""
@@ -144,7 +141,7 @@ class ClientCredentials(Auth):
         self._secrets.add(token)
         seconds = _life(answer.get("expires_in"))
         # A token of half a minute must be of use, too.
-        self._renew_at = self._clock() + seconds - min(_EARLY_SECONDS, seconds / 10)
+        self._renew_at = time.monotonic() + seconds - min(_EARLY_SECONDS, seconds / 10)
         self._headers = {"Authorization": f"Bearer {token}"}
 
     def _refusal(self, response: Response, answer: dict[str, Any]) -> HttpFailure:

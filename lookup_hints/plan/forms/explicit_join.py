@@ -1,4 +1,7 @@
-"""``o JOIN c ON ...``: INNER, LEFT, SEMI or ANTI; and ``c [RIGHT] JOIN o ON ...``, its sides swapped."""
+"""``o JOIN c ON ...``: INNER, LEFT, SEMI or ANTI; and ``c [RIGHT] JOIN o ON ...``, its sides swapped.
+
+``|> JOIN c ON ...`` of pipe syntax is written as the operators that give the same rows.
+"""
 
 from __future__ import annotations
 

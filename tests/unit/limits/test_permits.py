@@ -13,7 +13,6 @@ import pytest
 from lookup_hints.errors import TooManyRequests
 from lookup_hints.limits.adaptive_concurrency import START
 from lookup_hints.limits.circuit_breaker import PROBES, Breaker
-from lookup_hints.limits.leases import Leases
 from lookup_hints.limits.mapped_record import Record
 from lookup_hints.limits.origin_limiter import OriginLimiter, Waiter, WaitQueue
 from lookup_hints.limits.shared_limits import (
@@ -22,6 +21,7 @@ from lookup_hints.limits.shared_limits import (
     POLL_SECONDS,
     UNBOUNDED,
     Lack,
+    Leases,
     OriginSignal,
     Rules,
     SharedLimits,
