@@ -5,9 +5,12 @@ PySpark is imported when it is used: some workers are spared it, and tests do wi
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import IO, Any
+
+_log = logging.getLogger("lookup_hints")
 
 READS_ACCUMULATORS = ("pyspark.accumulators", "_deserialize_accumulator")
 """The function that a pickled accumulator names."""
@@ -55,6 +58,34 @@ def launched_jvm(conf: Mapping[str, str], errors: IO[bytes] | None) -> Any:
     given = import_module("pyspark").SparkConf().setAll(list(conf.items()))
     more = {} if errors is None else {"stderr": errors}
     return import_module("pyspark.java_gateway").launch_gateway(given, more)
+
+
+_SHAPES = """
+SELECT o.id, c.name
+FROM (SELECT CAST(NULL AS INT) AS id, CAST(NULL AS STRING) AS k WHERE false) AS o
+LEFT JOIN (SELECT CAST(NULL AS INT) AS id, CAST(NULL AS STRING) AS name WHERE false) AS c
+  ON o.id = c.id AND c.name <> 'x'
+WHERE o.id > 10 ORDER BY o.id
+"""
+_LATERAL_VIEW = """
+SELECT o.id, c.name FROM o LATERAL VIEW OUTER inline(filter(f(o.k), `r` -> (`r`.id > 10))) c AS id, name
+"""
+
+
+def load_sql(gateway: Any) -> None:
+    """Let a JVM that has no context yet load what its first statement needs: parser, functions, analyser.
+
+    Nothing of it belongs to a session. No session may be made meanwhile: two threads that initialise the
+    same classes could wait for each other for ever. Those of a context are others.
+    """
+    try:
+        sql = gateway.jvm.org.apache.spark.sql
+        sql.catalyst.analysis.FunctionRegistry.builtin()
+        parser = sql.execution.SparkSqlParser()
+        parser.parsePlan(_LATERAL_VIEW)
+        sql.catalyst.analysis.SimpleAnalyzer.execute(parser.parsePlan(_SHAPES))
+    except Exception:
+        _log.debug("Spark's SQL is loaded by the first statement", exc_info=True)
 
 
 # --- the client of a Connect session ---------------------------------------------------------------

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import urlsplit
 
 from lookup_hints.errors import LookupHintsError
-from lookup_hints.pyspark_internals import has_jvm, launched_jvm
+from lookup_hints.pyspark_internals import has_jvm, launched_jvm, load_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +77,11 @@ class SparkStart:
         from pyspark.sql import SparkSession
 
         if self._jvm is not None:
-            SparkContext(conf=SparkConf().setAll(list(self._conf.items())), gateway=self._jvm.result())
+            gateway = self._jvm.result()
+            loading = threading.Thread(target=load_sql, args=(gateway,), name="spark-load-sql", daemon=True)
+            loading.start()
+            SparkContext(conf=SparkConf().setAll(list(self._conf.items())), gateway=gateway)
+            loading.join()
         builder = SparkSession.builder
         for key, value in self._conf.items():
             builder = builder.config(key, value)

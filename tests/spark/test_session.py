@@ -14,7 +14,7 @@ import pytest
 from lookup_hints import LookupSession, disable, enable, register_retry_predicate
 from lookup_hints.errors import DdlError, HintError, OptionError, QueryError, UnsupportedLookup
 from lookup_hints.plan.decide.key_casts import ANSI
-from lookup_hints.pyspark_internals import all_settings
+from lookup_hints.pyspark_internals import all_settings, load_sql
 from lookup_hints.worker.process.running_task import running_statement
 from tests.spark.versions import SPARK
 
@@ -35,6 +35,14 @@ def session(spark: SparkSession) -> Iterator[LookupSession]:
     own.sql("CREATE OR REPLACE TEMPORARY VIEW visits AS SELECT id, id % 3 AS person FROM range(6)")
     yield own
     disable(own.spark)
+
+
+def test_a_jvm_can_load_sql_by_itself(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "lookup_hints"):
+        load_sql(spark.sparkContext._gateway)
+        assert not caplog.messages
+        load_sql(None)
+    assert caplog.messages == ["Spark's SQL is loaded by the first statement"]
 
 
 JOIN = "SELECT v.id, p.name FROM visits v LEFT JOIN people p ON v.person = p.id"

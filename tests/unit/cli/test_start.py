@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Mapping
 from typing import IO, Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -77,6 +78,36 @@ def test_where_spark_does_not_start_what_it_said_is_shown(
     assert spark.log is not None
     assert not spark.log.exists()
     assert not spark.is_there
+
+
+def test_sql_is_loaded_beside_the_context_and_before_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    context_is_there = threading.Event()
+    steps: list[str] = []
+
+    def make_context(**_: Any) -> None:
+        steps.append("context")
+        context_is_there.set()
+
+    class FakeBuilder:
+        def config(self, *_: str) -> FakeBuilder:
+            return self
+
+        def getOrCreate(self) -> str:  # noqa: N802 (PySpark's name)
+            steps.append("session")
+            return "session"
+
+    def load_sql(gateway: str) -> None:
+        assert context_is_there.wait(60), "the context waits for it"
+        steps.append(f"SQL of {gateway}")
+
+    monkeypatch.setattr("lookup_hints.cli.start.has_jvm", lambda: False)
+    monkeypatch.setattr("lookup_hints.cli.start.launched_jvm", lambda conf, errors: "gateway")
+    monkeypatch.setattr("lookup_hints.cli.start.load_sql", load_sql)
+    monkeypatch.setattr("pyspark.SparkConf", MagicMock())
+    monkeypatch.setattr("pyspark.SparkContext", make_context)
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", FakeBuilder())
+    assert str(SparkStart({}, hides_log=False).session()) == "session"
+    assert steps == ["context", "SQL of gateway", "session"]
 
 
 @pytest.mark.parametrize(
