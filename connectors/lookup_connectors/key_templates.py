@@ -321,12 +321,7 @@ _SIGNS: Mapping[Place, Sequence[tuple[re.Pattern[str], bool]]] = {
         rf"(?<=[^/:]/)\${_ODATA}(\w+)(?=/|$)",
         never_text=(_PERCENT, _ANGLES, r"(?<=[^/:]/):([^\W\d]\w*)(?=/|$)"),
     ),
-    "parameter": _signs(
-        _ENCODED,
-        r"^[:$](\w+)$",
-        r"^\[(\w+)\]$",
-        never_text=(_PERCENT, _ANGLES),
-    ),
+    "parameter": _signs(_ENCODED, r"^[:$](\w+)$", r"^\[(\w+)\]$", never_text=(_PERCENT, _ANGLES)),
     "key": _signs(_ENCODED, _ANGLES, r"(?<!\w)\$(\w+)", r"^:(\w+)$", never_text=(_FORMAT,)),
     "text": _signs(
         r"^:(\w+)$", r"^<([\w.-]+)>$", r"%\((\w+)\)[sd]", r"^\[(\w+)\]$", never_text=(rf"^{_FORMAT}$",)

@@ -91,11 +91,7 @@ class OpenCaches:
         return WatchedTable(checks, spec, partial(self._warn, spec.table.name))
 
     def _cache(
-        self,
-        spec: LookupSpec,
-        identity: str,
-        folder: Path | None,
-        refresh: Callable[[pa.Table], None] | None,
+        self, spec: LookupSpec, identity: str, folder: Path | None, refresh: Callable[[pa.Table], None] | None
     ) -> Cache | None:
         if spec.in_range is not None:
             return self._ranges(spec, identity, folder)

@@ -278,13 +278,7 @@ def _add_shipping(commands: Any) -> None:
     ships = commands.add_parser(
         "archive", help="build the archive for spark-submit --py-files, and print where it is"
     )
-    ships.add_argument(
-        "--module",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help=_SHIP_HELP,
-    )
+    ships.add_argument("--module", action="append", default=[], metavar="MODULE", help=_SHIP_HELP)
     ships.add_argument(
         "--output", type=Path, default=Path(ARCHIVE_NAME), metavar="FILE.zip", help="default: %(default)s"
     )

@@ -280,8 +280,7 @@ def lookups_of(statements: Iterable[ScriptStatement], given: CheckOptions) -> It
 
 
 def dry_run_results(
-    statements: Iterable[ScriptStatement],
-    given: CheckOptions = CheckOptions(),
+    statements: Iterable[ScriptStatement], given: CheckOptions = CheckOptions()
 ) -> Iterator[tuple[ScriptStatement, str | QueryError]]:
     """What each statement would do, as far as its text tells, or what is wrong with it."""
     checker = _Checker(given)

@@ -227,11 +227,7 @@ def run(session: LookupSession, script: Script, showing: Showing) -> int:
         return WELL
 
     exit_code = run_with_streams(
-        session.streams,
-        run_all,
-        showing.tell,
-        partial(print, file=sys.stderr),
-        quiet=showing.quiet,
+        session.streams, run_all, showing.tell, partial(print, file=sys.stderr), quiet=showing.quiet
     )
     for each in ran:
         if each.stream is not None:

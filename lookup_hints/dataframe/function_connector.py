@@ -25,11 +25,7 @@ class FunctionConnector(AsyncRowLookup):
     """
 
     def __init__(
-        self,
-        table: LookupTable,
-        function: Callable[..., Any],
-        inputs: Sequence[str],
-        outputs: Sequence[str],
+        self, table: LookupTable, function: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]
     ) -> None:
         """``inputs`` and ``outputs`` are the columns of ``table`` that it takes and gives."""
         super().__init__(table)

@@ -93,11 +93,7 @@ def invalidation_spec(connector: Connector, log: InvalidationLog, conf: Conf) ->
     except QueryError:  # a lookup of it says so
         whole = None
     cache = cache_of(table, conf) if whole is None else None
-    settings = LookupSettings(
-        asynchronous=isinstance(connector, AsyncLookup),
-        cache=cache,
-        whole=whole,
-    )
+    settings = LookupSettings(asynchronous=isinstance(connector, AsyncLookup), cache=cache, whole=whole)
     settings = replace(settings, invalidations=log.of(table, settings.longest))
     columns = table.schema.names[:1]
     return LookupSpec(connector, table.primary_key or tuple(columns), tuple(columns), settings)

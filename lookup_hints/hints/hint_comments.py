@@ -178,9 +178,7 @@ def merged(hints: Iterable[LookupHint]) -> tuple[LookupHint, ...]:
     for hint in hints:
         first = by_scope.setdefault(hint.scope, hint)
         by_scope[hint.scope] = replace(
-            first,
-            options={**hint.options, **first.options},
-            places={**hint.places, **first.places},
+            first, options={**hint.options, **first.options}, places={**hint.places, **first.places}
         )
     return tuple(by_scope.values())
 

@@ -205,10 +205,7 @@ def _requests(lookup: Measured) -> str:
 
 
 def _retried(counts: LookupMetrics) -> str:
-    causes = {
-        "after a miss": counts.retried_misses,
-        "after a failure": counts.retried_failures,
-    }
+    causes = {"after a miss": counts.retried_misses, "after a failure": counts.retried_failures}
     said = [f"{count:,} keys {cause}" for cause, count in causes.items() if count]
     if counts.throttled:
         said.append(f"{counts.throttled:,} requests after a pause that the source asked for")

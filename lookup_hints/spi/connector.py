@@ -489,9 +489,7 @@ def _keys_of(request: LookupRequest) -> list[dict[str, Any]]:
 
 
 def outcomes_of(
-    connector: RowsAsTable,
-    asked: Sequence[tuple[RowRequest, Rows | Exception]],
-    schema: pa.Schema,
+    connector: RowsAsTable, asked: Sequence[tuple[RowRequest, Rows | Exception]], schema: pa.Schema
 ) -> Outcomes:
     """One answer from the outcomes of single keys; their places are those in ``asked``."""
     found: list[tuple[int, tuple[RowRequest, Any]]] = []

@@ -114,7 +114,7 @@ SESSION_OPTIONS: Mapping[str, str] = {
 """What to say of a SET; only what Spark cannot mean."""
 
 OTHER_SESSION_OPTIONS: Mapping[str, str] = {
-    "table.exec.": "There is no equivalent: all but table.exec.async-lookup.* is set by spark.sql.*.",
+    "table.exec.": "There is no equivalent: all but table.exec.async-lookup.* is set by spark.sql.*."
 }
 """What to say of a SET that is like none of ours."""
 

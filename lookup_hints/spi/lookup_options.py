@@ -57,12 +57,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         table_key="lookup.access",
         session_key="lookup.access",
     ),
-    Option(
-        "scan",
-        BOOLEAN,
-        "Whether the table may ever be read whole.",
-        default=True,
-    ),
+    Option("scan", BOOLEAN, "Whether the table may ever be read whole.", default=True),
     Option(
         "on-scan",
         choice("allow", "warn", "error"),
@@ -156,13 +151,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         places=_QUERY,
     ),
     Option("initial-backoff", DURATION, "The first wait of exponential_delay.", places=_QUERY),
-    Option(
-        "max-backoff",
-        DURATION,
-        "The longest wait of exponential_delay.",
-        default=60.0,
-        places=_QUERY,
-    ),
+    Option("max-backoff", DURATION, "The longest wait of exponential_delay.", default=60.0, places=_QUERY),
     Option(
         "backoff-multiplier",
         number(1),

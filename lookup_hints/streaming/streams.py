@@ -147,10 +147,7 @@ class Streams:
         start = starter(sink, settings, shaped(insert, sink, prepared.frame))
         try:
             supervised = self._supervisor.start(
-                start,
-                settings.strategy,
-                name=settings.name or insert.shown_sink,
-                failover=settings.failover,
+                start, settings.strategy, name=settings.name or insert.shown_sink, failover=settings.failover
             )
         except Exception as error:
             refused = not_streamable(insert, error)

@@ -338,10 +338,7 @@ class Supervisor:
 
 
 def supervise(
-    start: Callable[[], Any] | Any,
-    strategy: RestartStrategy | None = None,
-    *,
-    name: str = "",
+    start: Callable[[], Any] | Any, strategy: RestartStrategy | None = None, *, name: str = ""
 ) -> Supervised:
     """Start a streaming query and start it again after failures, as ``strategy`` says.
 

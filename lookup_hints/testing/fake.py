@@ -176,10 +176,7 @@ def looked_up(
     names = tuple(connector.table.schema.names)
     key_columns = tuple(by) or names[: len(keys[0])]
     spec = LookupSpec(connector, key_columns, names, LookupSettings(**settings), LookupName(function="test"))
-    table = pa.table(
-        [list(column) for column in zip(*keys, strict=True)],
-        schema=spec.key_schema,
-    )
+    table = pa.table([list(column) for column in zip(*keys, strict=True)], schema=spec.key_schema)
     run = _run_async if spec.settings.asynchronous else _run_sync
     windows, seconds, scheduler = run(spec, table, waits=waits)
     lists = [each for window in windows for part in window.results(spec) for each in part.to_pylist()]

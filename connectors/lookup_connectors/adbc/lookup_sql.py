@@ -252,10 +252,7 @@ class AdbcStatements:
         self, keys: pa.Table, order: OrderCondition, plans: Mapping[str, AdbcColumn]
     ) -> Iterator[Question]:
         rows = joined_rows(
-            self.source,
-            self._equalities,
-            order,
-            lambda of, name: column(plans[name], self.dialect, f"{of}."),
+            self.source, self._equalities, order, lambda of, name: column(plans[name], self.dialect, f"{of}.")
         )
         names = [*self._names, "value", "position"]
         keys = keys.set_column(len(self.by), "value", as_stored(keys.column(len(self.by))))

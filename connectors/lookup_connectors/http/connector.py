@@ -74,12 +74,7 @@ _T = TypeVar("_T")
 
 
 class HttpConnector(
-    AsyncRowLookup,
-    SupportsBackpressure,
-    ReportsHealth,
-    ReportsOutcomes,
-    ShowsAnswers,
-    AcquiresPermits,
+    AsyncRowLookup, SupportsBackpressure, ReportsHealth, ReportsOutcomes, ShowsAnswers, AcquiresPermits
 ):
     """An HTTP API that answers JSON."""
 

@@ -231,10 +231,7 @@ def _more_in(answered: Answered, way: Sequence[str]) -> tuple[str, str]:
         quoted = member.replace("'", "''")
         leads = isinstance(parse_path(member).find(answered.classified.document), str | dict)
         ways = f"'next_url' or 'cursor' with 'paging-path' = '{quoted}' may follow it"
-        return (
-            f"its member {member}",
-            f"'paging' = {ways if leads else _ASKED_FOR}",
-        )
+        return (f"its member {member}", f"'paging' = {ways if leads else _ASKED_FOR}")
     return "", ""
 
 

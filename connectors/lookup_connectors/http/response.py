@@ -335,7 +335,7 @@ class ResponseReader:
         )
         return self.refused(
             f"{which} that came is of a key that was not asked: {column} = {other!r},"
-            f" where {key!r} was asked. {tip}",
+            f" where {key!r} was asked. {tip}"
         )
 
     def _column(self, column: pa.Field, found: FoundRows, *, is_required: bool) -> pa.Array:
@@ -391,7 +391,7 @@ class ResponseReader:
             raise self.refused(
                 f"the row {found.whose(row)} has none of the columns:"
                 f" {shown_as_json(found.rows[row])} came. 'rows' says where the rows are,"
-                " 'path.<column>' where a column is.",
+                " 'path.<column>' where a column is."
             )
 
 

@@ -248,10 +248,7 @@ class SqliteConnector(
         options = self.table.read(self.OPTIONS)[0]
         with closing(self._connected(options)) as connection:
             self._check_columns(self._stored_columns(connection))
-            with (
-                self._failures_explained(),
-                _deadline(connection, request.timeout, options["busy-timeout"]),
-            ):
+            with self._failures_explained(), _deadline(connection, request.timeout, options["busy-timeout"]):
                 query = latest_query(quoted(self._source), quoted(column.name), column.type)
                 only = pa.schema([column])
                 latest = pc.max(self._table(connection.execute(query).fetchall(), only, ()).column(0))

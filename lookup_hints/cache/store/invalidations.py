@@ -108,13 +108,7 @@ class Invalidations:
         return max(numbers, default=0)
 
     def invalidate(
-        self,
-        who: str,
-        number: int,
-        keys: pa.Table | None,
-        now: float,
-        longest: float,
-        most: float = math.inf,
+        self, who: str, number: int, keys: pa.Table | None, now: float, longest: float, most: float = math.inf
     ) -> None:
         """From ``now`` on no answer counts that was asked for before: of ``keys``, or of any.
 
