@@ -50,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "session": {*BASE, "tables", "metrics", "streaming", "statements", "dataframe", "driver"},
     "async_function": {*BASE, "tables", "dataframe", "session"},
     "cli": {
-        *(*BASE, "tables", "hints", "plan", "engine.masking", "metrics", "streaming", "statements", "driver"),
+        *(*BASE, "tables", "hints", "plan", "metrics", "streaming", "statements", "driver"),
         "session",
     },
     "notebook": {*BASE, "plan", "metrics", "statements", "driver", "session", "cli"},
