@@ -115,16 +115,8 @@ class ByteLease:
     """What one lookup holds of a budget; it comes back after its ``with`` block, or when it is forgotten."""
 
     __slots__ = (
-        "_age",
-        "_budget",
-        "_is_moving",
-        "_pauses",
-        "_since",
-        "_spare",
-        "_waited",
-        "_waits",
-        "held",
-        "is_shared",
+        *("held", "is_shared"),
+        *("_age", "_budget", "_is_moving", "_pauses", "_since", "_spare", "_waited", "_waits"),
     )
 
     def __init__(self, budget: BytesInFlight, age: int, *, is_shared: bool = False) -> None:

@@ -69,17 +69,7 @@ _NOT_WRITTEN = re.compile(r"_.*|c(ol)?\d+|col|key|value|pos|id|session|system|bu
 """Names that may be there though no text has them: made by functions of Spark's, hidden, or of catalogs."""
 
 _KEEPS_TABLES = (
-    "CACHE",
-    "CREATE",
-    "DESC",
-    "DESCRIBE",
-    "FROM",
-    "INSERT",
-    "SELECT",
-    "SHOW",
-    "VALUES",
-    "WITH",
-    "(",
+    *("CACHE", "CREATE", "DESC", "DESCRIBE", "FROM", "INSERT", "SELECT", "SHOW", "VALUES", "WITH", "("),
 )
 
 

@@ -27,20 +27,9 @@ _DRIVERS = (
 )
 """Parameters that the driver reads in its URL."""
 _OWN = (
-    *(
-        "host",
-        "hostaddr",
-        "port",
-        "dbname",
-        "user",
-        "password",
-        "passfile",
-        "service",
-        "servicefile",
-        "options",
-    ),
+    *("host", "hostaddr", "port", "dbname", "user", "password", "passfile", "service", "servicefile"),
     *("connect_timeout", "target_session_attrs", "load_balance_hosts", "channel_binding", "sslnegotiation"),
-    *("application_name", "fallback_application_name", "pgbouncer"),
+    *("application_name", "fallback_application_name", "options", "pgbouncer"),
 )
 _ALIASES = {"database": "dbname", "username": "user", "schema": "search_path", "currentSchema": "search_path"}
 """Names that others have for a parameter; Prisma and JDBC say with the last two where tables are."""
@@ -69,17 +58,9 @@ _AS_HERE: Mapping[str, Sequence[str]] = {
 """Values by which a parameter asks for what is done anyway."""
 _WITHOUT_EFFECT = (
     *("keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout"),
-    *(
-        "client_encoding",
-        "sslcompression",
-        "sslsni",
-        "sslkeylogfile",
-        "max_protocol_version",
-        "authtype",
-        "tty",
-    ),
+    *("client_encoding", "sslcompression", "sslsni", "sslkeylogfile", "max_protocol_version", "authtype"),
+    *("tty", "supa", "workaround", "uselibpqcompat"),
     *("connection_limit", "pool_timeout", "socket_timeout", "statement_cache_size"),  # Prisma
-    *("supa", "workaround", "uselibpqcompat"),
 )
 """Parameters that only tune, and that the driver cannot heed."""
 _VERIFY = "leave it out, and write sslmode=verify-full, so that it is the right server"
