@@ -1,4 +1,4 @@
-"""The session: what users call; ``execution`` does the work."""
+"""The session: what users call; ``driver`` does the work."""
 
 from __future__ import annotations
 

@@ -38,6 +38,7 @@ from lookup_hints.lookup_spec import LookupName, LookupSpec
 from lookup_hints.metrics.lookup_metrics import LookupMetrics, Report
 from lookup_hints.metrics.readable_summary import Moment
 from lookup_hints.plan.joins import TableScan
+from lookup_hints.pyspark_internals import cloudpickled
 from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.security_policy import SWITCHES, Policy, policy_of_configuration, policy_of_environment
@@ -114,10 +115,7 @@ class Functions:
 
     def name(self, prefix: str, *content: Any) -> str:
         """A name for ``content``, the same for the same content in this session."""
-        from pyspark.cloudpickle import dumps
-
-        pickled = dumps(content)  # type: ignore[no-untyped-call]  # PySpark's copy has no types
-        digest = blake2b(pickled, key=self._application.salt, digest_size=8)
+        digest = blake2b(cloudpickled(content), key=self._application.salt, digest_size=8)
         return f"{prefix}_{digest.hexdigest()}"
 
     def register(self, spark: SparkSession, spec: LookupSpec, repeated: bool, transport: str) -> None:

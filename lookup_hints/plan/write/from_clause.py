@@ -1,7 +1,7 @@
 """The FROM of one block with its lookup joins as views: chain by chain, then what stands between commas.
 
 A lookup join at the end of its FROM becomes a ``LATERAL VIEW`` where it stands. Where more of the FROM
-follows, or relations must change places, the relations so far are packed (``packing``).
+follows, or relations must change places, the relations so far are packed (``struct_packing``).
 """
 
 from __future__ import annotations
