@@ -12,6 +12,7 @@ from functools import cached_property
 from sqlglot import exp
 
 from lookup_hints.hints.hint_comments import LookupHint, merged
+from lookup_hints.plan.decide.access import AUTO, LOOKUP
 from lookup_hints.plan.decide.key_casts import is_key_type
 from lookup_hints.plan.decide.settings import options_of_table
 from lookup_hints.plan.joins import Form, FoundJoin, cannot_run
@@ -43,7 +44,6 @@ from lookup_hints.spi.option_values import InForce, Place, in_force
 from lookup_hints.sql.text_edits import Cut
 
 _OPTIONS = {option.key: option for option in LOOKUP_OPTIONS}
-LOOKUP, SCAN, AUTO = "lookup", "scan", "auto"
 
 
 class Facts(Remembering):

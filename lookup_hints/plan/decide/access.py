@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
 from lookup_hints.plan.decide.cost import LeftRows
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.spi import TableSize
+
+LOOKUP, SCAN, AUTO = "lookup", "scan", "auto"
+"""The values of the option ``access``."""
 
 LEFT_ROWS_PER_ROW = 0.9
 """Reading is better from so many left rows for each row of the table on: `benchmarks/bench_crossover.py`."""
@@ -27,26 +29,18 @@ MOST_ROWS = 10_000_000
 """A larger table is never read because that is cheaper, and with a warning where it must be."""
 
 
-class Access(Enum):
-    """How a table is got at."""
-
-    LOOKUP = "lookup"
-    SCAN = "scan"
-    AUTO = "auto"
-
-
 @dataclass(frozen=True)
 class Case:
     """What is known of a lookup join before anybody is asked for a figure.
 
     Args:
-        requested: what the user wants.
+        requested: the value of ``access`` that is in force.
         requested_by: who says so, as EXPLAIN shows it.
         must_ask: why it cannot or should not be read, whatever that costs; empty where nothing says so.
         most_rows: a table of more rows is not read.
     """
 
-    requested: Access
+    requested: str
     requested_by: str
     must_ask: str = ""
     most_rows: int = MOST_ROWS
@@ -71,9 +65,9 @@ class AccessDecision:
 
 def decide(case: Case, size: Callable[[], TableSize], left: Callable[[], LeftRows]) -> AccessDecision:
     """The decision; ``size`` and ``left`` cost a trip each, and are asked for only where they matter."""
-    if case.requested is Access.SCAN:
+    if case.requested == SCAN:
         return AccessDecision(reads=True, reason=case.requested_by)
-    why_ask = "" if case.requested is Access.AUTO else case.requested_by
+    why_ask = "" if case.requested == AUTO else case.requested_by
     why_ask = why_ask or case.must_ask
     return AccessDecision(reads=False, reason=why_ask) if why_ask else _by_price(case, size(), left)
 
@@ -121,7 +115,7 @@ def _asks(reason: str, other_way: str = "") -> AccessDecision:
 def size_text(size: TableSize) -> str:
     """The size of a table, as EXPLAIN shows it.
 
-    >>> shown(TableSize(1_000_000, 68_000_000, "pg_class"))
+    >>> size_text(TableSize(1_000_000, 68_000_000, "pg_class"))
     'about 1,000,000 rows, 68.0 MB (pg_class)'
     """
     rows = f"{'' if size.exact else 'about '}{size.rows:,} rows"

@@ -10,8 +10,9 @@ from sqlglot import exp
 
 from lookup_hints.errors import HintError, OptionError, Problem
 from lookup_hints.plan.decide.access import (
+    LOOKUP,
     MOST_ROWS,
-    Access,
+    SCAN,
     AccessDecision,
     Case,
     decide,
@@ -21,7 +22,7 @@ from lookup_hints.plan.decide.access import (
 from lookup_hints.plan.decide.cost import LeftRows
 from lookup_hints.plan.joins import FoundJoin
 from lookup_hints.plan.key_conditions import Conjunct, known_conjuncts, references
-from lookup_hints.plan.lookup_facts import LOOKUP, SCAN, Facts
+from lookup_hints.plan.lookup_facts import Facts
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.query_blocks import Block, Role
 from lookup_hints.plan.parse.query_parts import gives_rows
@@ -65,7 +66,7 @@ def _decision(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin, is_stop
             return AccessDecision(reads=False, reason=f"{must_ask}, so {said} has no effect")
     most_rows = _most_rows(facts, join.use)
     case = Case(
-        Access(requested.value),
+        requested.value,
         said,
         must_ask=no_scan or _must_ask(facts, join, is_stopped),
         most_rows=most_rows,

@@ -8,9 +8,11 @@ from typing import NoReturn
 import pytest
 
 from lookup_hints.plan.decide.access import (
+    AUTO,
     FEWEST_KEYS,
+    LOOKUP,
     MOST_ROWS,
-    Access,
+    SCAN,
     AccessDecision,
     Case,
     decide,
@@ -35,18 +37,18 @@ def nobody() -> NoReturn:
     raise AssertionError("this figure decides nothing, and costs a trip")
 
 
-def case(requested: Access = Access.AUTO, must_ask: str = "") -> Case:
-    return Case(requested, f"'access' = '{requested.value}' (hint)", must_ask)
+def case(requested: str = AUTO, must_ask: str = "") -> Case:
+    return Case(requested, f"'access' = '{requested}' (hint)", must_ask)
 
 
 @pytest.mark.parametrize(
     ("known", "reads", "reason"),
     [
-        (case(Access.SCAN), True, "'access' = 'scan' (hint)"),
-        (case(Access.LOOKUP), False, "'access' = 'lookup' (hint)"),
+        (case(SCAN), True, "'access' = 'scan' (hint)"),
+        (case(LOOKUP), False, "'access' = 'lookup' (hint)"),
         (case(must_ask="the first rows alone go to a LIMIT"), False, "the first rows alone go to a LIMIT"),
         (case(must_ask="connector 'http' answers keys only"), False, "connector 'http' answers keys only"),
-        (case(Access.SCAN, must_ask="the first rows alone go to a LIMIT"), True, "'access' = 'scan' (hint)"),
+        (case(SCAN, must_ask="the first rows alone go to a LIMIT"), True, "'access' = 'scan' (hint)"),
     ],
 )
 def test_what_is_clear_asks_nobody_for_figures(known: Case, reads: bool, reason: str) -> None:
@@ -69,7 +71,7 @@ def test_a_table_of_unknown_size_is_asked_and_spark_is_not() -> None:
 def test_a_table_that_is_too_large_to_be_read_is_asked_and_spark_is_not(
     rows: int, most: int, reason: str
 ) -> None:
-    known = Case(Access.AUTO, "", most_rows=most)
+    known = Case(AUTO, "", most_rows=most)
     decision = decide(known, of(TableSize(rows, None, "pg_class")), nobody)
     assert decision == AccessDecision(False, reason, f"reading brings about {rows:,} rows (pg_class)")
 
