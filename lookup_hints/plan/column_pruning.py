@@ -8,6 +8,7 @@ from lookup_hints.plan.key_conditions import ColumnNames, Conjunct, KeyEquality,
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.query_blocks import Block, Pipe
 from lookup_hints.plan.parse.statement import Statement
+from lookup_hints.plan.parse.tokens import SET_WORDS
 from lookup_hints.sql.text_edits import Cut
 
 
@@ -68,14 +69,11 @@ def _selects_nothing_by_name(statement: Statement, use: LookupUse) -> bool:
     if use.pipe is None and block.selects and block.selects[0] < use.index:
         return False
     for pipe in block.pipes:
-        if pipe.first > use.index and statement.tokens.is_word(pipe.first + 1, *_PAIRING_COLUMNS):
+        if pipe.first > use.index and statement.tokens.is_word(pipe.first + 1, *SET_WORDS):
             return True
         if pipe.first > use.index and statement.tokens.is_word(pipe.first + 1, "SELECT", "AGGREGATE"):
             return False
     return True
-
-
-_PAIRING_COLUMNS = ("UNION", "INTERSECT", "EXCEPT", "MINUS")
 
 
 def _hides_names(statement: Statement, block: Block) -> bool:

@@ -21,7 +21,7 @@ Kind = Literal["answer", "miss", "transient", "permanent", "throttled"]
 _ALWAYS_THROTTLED = (420, 429)
 _MAY_BE_THROTTLED = (403, 503, 509)
 """Codes that mean too many requests where a header says when to come back."""
-_SMALL_BODY = 64 * 1024
+SMALL_BODY = 64 * 1024
 """The body of a failure is looked at up to this size."""
 _CODE = re.compile(r"!?[1-5](\d\d|[xX]{2})")
 _SHOULD_RETRY = ("stripe-should-retry", "x-should-retry")
@@ -249,7 +249,7 @@ class ResponseClassifier:
 
     def _document_of_failure(self, response: Response) -> Any:
         body = response.body
-        if response.status < 400 or len(body) > _SMALL_BODY or body.lstrip()[:1] not in (b"{", b"["):
+        if response.status < 400 or len(body) > SMALL_BODY or body.lstrip()[:1] not in (b"{", b"["):
             return None
         try:
             return self.reader.document(response)

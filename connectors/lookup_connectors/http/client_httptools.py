@@ -21,7 +21,7 @@ from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
 from lookup_connectors.http.client import STANDING_HEADERS, HttpClient
 from lookup_connectors.http.connection import BrokenOff, DesyncGuard, Head, HttpConnection
 from lookup_connectors.http.network import Connecting, HttpOrigin, connected
-from lookup_connectors.http.request import Request
+from lookup_connectors.http.request import AUTHORITY, Request
 from lookup_connectors.http.response import KeptConnectionLost, Response
 from lookup_hints.spi import reporting
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from lookup_connectors.http.started_keys import StartedKey
 
 _PLAIN = re.compile(r"[!-~]*")
-_AUTHORITY = re.compile(r"[a-zA-Z]+://[^/?#]*")
 _ALLOWED = "%/:=&?~+!$,;'@()*[]\"<>{}|^`\\-._"
 _SHORTEST_WATCH = 0.05
 
@@ -238,7 +237,7 @@ class HttptoolsClient(HttpClient):
 
 def _cut(url: str) -> tuple[str, str]:
     """Everything up to the path, and what comes from there on."""
-    match = _AUTHORITY.match(url)
+    match = AUTHORITY.match(url)
     assert match is not None, "the address was checked before"
     path = url[match.end() :]
     return match[0], path if path.startswith("/") else f"/{path}"

@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 
 from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.auth import Auth
-from lookup_connectors.http.classification import Classification
+from lookup_connectors.http.classification import SMALL_BODY, Classification
 from lookup_connectors.http.client import HttpClient, one_of
 from lookup_connectors.http.error_bodies import pause_told
 from lookup_connectors.http.headers import reported_pause, retry_after
@@ -25,7 +25,6 @@ SECOND_TRIES = 10
 _ANSWERS = ("answer", "miss")
 _PARSED = 8
 """A parsed document of small objects takes this many times the bytes of its text."""
-_SMALL_BODY = 64 * 1024
 _UNREACHABLE = (502, 503, 504)
 """What gateways answer where they cannot reach the server."""
 _OURS = frozenset({"authorization", "cookie", "proxy-authorization", "host"})
@@ -215,7 +214,7 @@ class Exchange:
         A large body is not classified yet: that must wait for room. "Now" (``Retry-After: 0``, or a moment
         that is gone) is no word: nobody would ever pause.
         """
-        classified = self.classify(response) if len(response.body) <= _SMALL_BODY else None
+        classified = self.classify(response) if len(response.body) <= SMALL_BODY else None
         kind = "answer" if classified is None else classified.kind
         status = 429 if kind == "throttled" else response.status
         told = reported_pause(status, response.headers, self.wall_clock()) or None

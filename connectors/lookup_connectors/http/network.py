@@ -15,10 +15,9 @@ from urllib.request import getproxies, proxy_bypass
 
 import certifi
 
-from lookup_connectors.http.request import origin_of
+from lookup_connectors.http.request import PORTS, origin_of
 from lookup_connectors.http.response import HttpFailure, Response
 
-_PROXY_PORTS = {"http": 80, "https": 443}
 _STATUS = re.compile(rb"HTTP/\d\.\d (\d{3})[^\r\n]*")
 _MOST_HEAD_BYTES = 64 * 1024
 
@@ -118,13 +117,13 @@ def _proxy_of(connecting: Connecting, scheme: str, authority: str) -> Proxy | No
     if not found:
         return None
     parts = urlsplit(found if "://" in found else f"http://{found}")
-    if parts.scheme not in _PROXY_PORTS or not parts.hostname:
+    if parts.scheme not in PORTS or not parts.hostname:
         text = f"a proxy of the scheme {parts.scheme!r} is not known; there are http and https."
         raise connecting.failure(text, permanent=True)
     headers = {}
     if parts.username is not None:
         headers["Proxy-Authorization"] = basic(unquote(parts.username), unquote(parts.password or ""))
-    port = parts.port or _PROXY_PORTS[parts.scheme]
+    port = parts.port or PORTS[parts.scheme]
     return Proxy(parts.hostname, port, parts.scheme == "https", headers)
 
 

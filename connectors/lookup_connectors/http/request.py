@@ -67,8 +67,8 @@ class Request(NamedTuple):
         return self._replace(headers={**self.headers, **added})
 
 
-_PORTS = {"http": 80, "https": 443}
-_AUTHORITY = re.compile(r"[a-zA-Z]+://[^/?#]*")
+PORTS = {"http": 80, "https": 443}
+AUTHORITY = re.compile(r"[a-zA-Z]+://[^/?#]*")
 
 
 def origin_of(url: str) -> str:
@@ -77,17 +77,17 @@ def origin_of(url: str) -> str:
     Raises:
         ValueError: it is not an absolute HTTP URL.
     """
-    authority = _AUTHORITY.match(url)
+    authority = AUTHORITY.match(url)
     return _origin(url if authority is None else authority[0])
 
 
 @lru_cache(256)  # asked for every request, and they go to few
 def _origin(url: str) -> str:
     parts = urlsplit(url)
-    if parts.scheme not in _PORTS or not parts.hostname:
+    if parts.scheme not in PORTS or not parts.hostname:
         raise ValueError("write an absolute URL: https://host/path")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{parts.scheme}://{host}:{parts.port or _PORTS[parts.scheme]}"
+    return f"{parts.scheme}://{host}:{parts.port or PORTS[parts.scheme]}"
 
 
 def host_and_port(url: str) -> tuple[str, int | None]:
@@ -97,7 +97,7 @@ def host_and_port(url: str) -> tuple[str, int | None]:
         ValueError: its port is none.
     """
     parts = urlsplit(url)
-    return parts.hostname or "", parts.port or _PORTS.get(parts.scheme)
+    return parts.hostname or "", parts.port or PORTS.get(parts.scheme)
 
 
 Key = Mapping[str, Any]

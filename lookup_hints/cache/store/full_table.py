@@ -40,6 +40,7 @@ from lookup_hints.cache.store.segment_entries import (
     ones_as_one_value,
 )
 from lookup_hints.cache.store.segment_files import (
+    TEMPORARY,
     Encoded,
     NotASegment,
     Segment,
@@ -264,7 +265,6 @@ def content_of_rows(rows: pa.Table, keys: Sequence[str]) -> Content:
     )
 
 
-_TEMPORARY = ".tmp"
 _GENERATION = re.compile(r"(\d+)\.(\d+)\.(\d+)\.(\d+)\.(\d+)\.generation")
 _NOTE = "note"
 
@@ -411,7 +411,7 @@ class Generations:
             OSError: they cannot be written.
         """
         began, last = self.now, max(self._there(), default=None)
-        folder = self.path / f"{uuid4().hex}{_TEMPORARY}"
+        folder = self.path / f"{uuid4().hex}{TEMPORARY}"
         folder.mkdir(mode=0o700)
         try:
             if self._bounds is None:
@@ -434,12 +434,12 @@ class Generations:
         for each in self._there():
             if each != newest:
                 self._remove(each)
-        for left in self.path.glob(f"*{_TEMPORARY}"):
+        for left in self.path.glob(f"*{TEMPORARY}"):
             shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
 
     def _remove(self, generation: Generation) -> None:
         """At once, for whoever looks: a generation that is half there would hide rows."""
-        gone = self.path / f"{uuid4().hex}{_TEMPORARY}"
+        gone = self.path / f"{uuid4().hex}{TEMPORARY}"
         with suppress(FileNotFoundError):
             (self.path / generation.name).rename(gone)
             shutil.rmtree(gone, ignore_errors=True)
@@ -453,7 +453,7 @@ class Generations:
     def note(self, kind: str, text: str) -> Note:
         """Tell all processes why the table could not be loaded; only ``loading``."""
         note = Note(self.now, kind, text)
-        file = self.path / f"{uuid4().hex}{_TEMPORARY}"
+        file = self.path / f"{uuid4().hex}{TEMPORARY}"
         with suppress(OSError):  # a full disk, maybe: then each process finds out by itself
             with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w") as written:
                 json.dump(vars(note), written)

@@ -253,7 +253,7 @@ def has_room_for(nbytes: int) -> bool:
     return nbytes <= (most - taken) * _SPARE
 
 
-_TEMPORARY = ".tmp"
+TEMPORARY = ".tmp"
 _SEGMENT = re.compile(r"(\d+)\.(\d+)\.(\w+)\.segment")
 
 
@@ -376,14 +376,14 @@ class Folder:
         with locked(self.path / "write.lock"):
             names = set(self.names())
             for name in names:
-                is_left = name.endswith(_TEMPORARY) and is_abandoned(self.path / name)
+                is_left = name.endswith(TEMPORARY) and is_abandoned(self.path / name)
                 if is_left or (name.endswith(".used") and name[: -len("used")] + "segment" not in names):
                     (self.path / name).unlink(missing_ok=True)
 
     @contextmanager
     def _written(self, write: Callable[[int], None]) -> Iterator[Path]:
         """A temporary file that ``write`` fills: locked while its writer lives, and removed at the end."""
-        path = self.path / f"{uuid4().hex}{_TEMPORARY}"
+        path = self.path / f"{uuid4().hex}{TEMPORARY}"
         with locked(self.path / "write.lock"):  # else one who sweeps up could take it for abandoned
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             fcntl.flock(file, fcntl.LOCK_EX)

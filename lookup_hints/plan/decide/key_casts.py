@@ -23,7 +23,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _FIXED_ZONE = re.compile(
     r"(Etc/)?(UTC|GMT|UCT|Z|Zulu|Universal)|(UTC|GMT|UT)?[+-]\d\d?(:?\d\d)?", re.IGNORECASE
 )
-_KEY = "`__lookup_key`"
+KEY = "`__lookup_key`"
 _ABOVE = {"int": "2147483648D", "bigint": "9223372036854775808D"}
 # Exact numbers of this many digits are different ones as floating point numbers, too.
 _DIGITS_TOLD_APART = {"double": 15, "float": 6}
@@ -67,9 +67,9 @@ class KeyCast:
             f" Write CAST(... AS {written}) around the key.'"
         )
         return (
-            f", {_KEY} -> CASE WHEN abs({_KEY}) < 1E{self.digits}D THEN try_cast({_KEY} AS {written})"
-            f" WHEN abs({_KEY}) <= {largest}"
-            f" THEN raise_error(concat('The key ', {_KEY}, {message})) END"
+            f", {KEY} -> CASE WHEN abs({KEY}) < 1E{self.digits}D THEN try_cast({KEY} AS {written})"
+            f" WHEN abs({KEY}) <= {largest}"
+            f" THEN raise_error(concat('The key ', {KEY}, {message})) END"
         )
 
 

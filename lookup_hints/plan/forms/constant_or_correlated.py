@@ -9,7 +9,7 @@ from itertools import product
 import pyarrow as pa
 from sqlglot import exp
 
-from lookup_hints.plan.decide.key_casts import KeyCast
+from lookup_hints.plan.decide.key_casts import KEY, KeyCast
 from lookup_hints.plan.forms.on_using_natural import KINDS
 from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
 from lookup_hints.plan.key_conditions import (
@@ -110,7 +110,6 @@ def _notes(keys: Iterable[KeyEquality]) -> tuple[str, ...]:
 
 
 _KEYS = "`__lookup_keys`"
-_KEY = "`__lookup_key`"
 _MOST = 10_000
 """More constants than this are not asked for one by one."""
 
@@ -204,7 +203,7 @@ def _values(listed: Sequence[Cut], cast: KeyCast) -> Text:
     """The array of the constants as values of their column's type."""
     before, after = replace(cast, wrapping=("", "")).prefix_and_suffix()
     array: Text = ("array(", *joined([(each,) for each in listed], ", "), ")")
-    return ("transform(", *array, f", {_KEY} -> {before}{_KEY}{after})") if before or after else array
+    return ("transform(", *array, f", {KEY} -> {before}{KEY}{after})") if before or after else array
 
 
 def _said_by(statement: Statement, conjunct: Conjunct, names: ColumnNames) -> list[_Alternative] | None:

@@ -11,9 +11,12 @@ import logging
 import socket
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from lookup_hints.metrics.lookup_metrics import LookupMetrics, Plain, TaskRecord, TaskRun
+
+if TYPE_CHECKING:
+    from lookup_hints.metrics.task_recorder import Watch
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Of Spark's StreamExecution and MicroBatchExecution: properties of the jobs of a micro-batch."""
@@ -81,11 +84,7 @@ class Reporter:
             self._send([TaskRecord(function, run, counts).plain()])
 
 
-Tell = Callable[[LookupMetrics, int], None]
-"""Takes what a lookup has counted so far, and how many of its keys wait for a retry."""
-
-
-def teller(function: str) -> Tell | None:
+def teller(function: str) -> Watch | None:
     """Tells the driver how far ``function`` is in the task that runs; None where nobody listens."""
     address, run = job_property(PROPERTY), task_run()
     if not address or run is None:
