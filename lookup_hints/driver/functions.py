@@ -38,7 +38,7 @@ from lookup_hints.lookup_spec import LookupName, LookupSpec
 from lookup_hints.metrics.lookup_metrics import LookupMetrics, Report
 from lookup_hints.metrics.readable_summary import Moment
 from lookup_hints.plan.joins import TableScan
-from lookup_hints.pyspark_internals import cloudpickled
+from lookup_hints.pyspark_internals import all_settings, cloudpickled
 from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.security_policy import SWITCHES, Policy, policy_of_configuration, policy_of_environment
@@ -48,6 +48,7 @@ from lookup_hints.worker.process.running_task import Reporter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
 
 _T = TypeVar("_T")
 
@@ -218,7 +219,10 @@ def _ask_for_rows(spark: SparkSession) -> None:
     Columns cost a lookup more than rows; and where a source's own columns are Arrow's, Spark wants back as
     many rows at a time as it gave, where a lookup answers in windows of its own (docs/decisions/0062).
     """
-    if spark_version(spark) >= (4, 2) and _COLUMNAR_INPUT not in spark.conf.getAll:
+    if spark_version(spark) < (4, 2):
+        return
+    settings = None if is_connect(spark) else all_settings(spark.conf)
+    if _COLUMNAR_INPUT not in (spark.conf.getAll if settings is None else settings):
         spark.conf.set(_COLUMNAR_INPUT, "false")
 
 
@@ -300,8 +304,41 @@ def _pandas_function(spec: LookupSpec, report: Report | None) -> Any:
 def _made(make: Any, function: Batches, spec: LookupSpec, packages: tuple[str, ...]) -> Any:
     """A function of Spark's; ``make`` (without a type: it wants the kind said) reads the annotations."""
     stub = shipped(function, packages, install_tip(spec.connector))
-    made = make(stub, sql_type(pa.list_(spec.row_type)))
+    made = make(stub, spark_type(pa.list_(spec.row_type)))
     strip_annotations(stub)
+    return made
+
+
+_TYPES = {
+    "BOOLEAN": "BooleanType",
+    "TINYINT": "ByteType",
+    "SMALLINT": "ShortType",
+    "INT": "IntegerType",
+    "BIGINT": "LongType",
+    "FLOAT": "FloatType",
+    "DOUBLE": "DoubleType",
+    "STRING": "StringType",
+    "BINARY": "BinaryType",
+    "DATE": "DateType",
+    "TIMESTAMP_LTZ": "TimestampType",
+    "TIMESTAMP_NTZ": "TimestampNTZType",
+    "INTERVAL DAY TO SECOND": "DayTimeIntervalType",
+}
+
+
+def spark_type(kind: pa.DataType) -> DataType:
+    """The type that ``sql_type`` writes. PySpark has what is written parsed by the JVM, for each function."""
+    from pyspark.sql import types
+
+    if pa.types.is_decimal(kind):
+        return types.DecimalType(kind.precision, kind.scale)
+    if pa.types.is_map(kind):
+        return types.MapType(spark_type(kind.key_type), spark_type(kind.item_type))
+    if pa.types.is_list(kind):
+        return types.ArrayType(spark_type(kind.value_type))
+    if pa.types.is_struct(kind):
+        return types.StructType([types.StructField(each.name, spark_type(each.type)) for each in kind])
+    made: DataType = getattr(types, _TYPES[sql_type(kind)])()
     return made
 
 
