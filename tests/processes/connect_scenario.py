@@ -29,7 +29,7 @@ from lookup_hints.spi import TEXT, Option, Scan, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest
 from tests.spark.answers import collected
 from tests.spark.elsewhere import FailingConnector, Steps
-from tests.spark.joined import check_join
+from tests.spark.joined import check_joins
 from tests.spark.oracle import Twins
 from tests.spark.test_dataframe import JOINS
 from tests.spark.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
@@ -90,7 +90,7 @@ def scenario(new_session: Callable[[], SparkSession], folder: Path) -> Steps:
     for name in sorted(JOINS.keys() & names):
         step.run(
             f"lookup_join: {name}",
-            lambda name=name: len(check_join(twins, "orders", how="left", **JOINS[name])),  # type: ignore[misc]
+            lambda name=name: len(check_joins(twins, "orders", [{**JOINS[name], "how": "left"}])[0].rows),  # type: ignore[misc]
         )
 
     orders = session.spark.table("orders")

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.queries.test_properties import DATES, DOUBLES, FINE_DECIMALS, SMALL, TEXTS, rows
-from tests.spark.joined import check_join
+from tests.spark.joined import check_joins
 from tests.spark.oracle import Twins
 
 if TYPE_CHECKING:
@@ -73,7 +73,6 @@ def test_any_join_of_any_frames(spark: SparkSession, tmp_path_factory: Any, seed
     left, dim = some_columns(random), some_columns(random)
     made.table("lefts", columns_sql(left), rows(random, 30, *(KEYS[kind] for kind in left.values())), 1)
     made.dimension("dims", columns_sql(dim), rows(random, 15, *(KEYS[kind] for kind in dim.values())))
-    for _ in range(4):
-        chosen = wishes(random, left, dim)
-        if chosen:
-            check_join(made, "lefts", "dims", **chosen)
+    joins = list(filter(None, (wishes(random, left, dim) for _ in range(4))))
+    if joins:
+        check_joins(made, "lefts", ({"table": "dims", **join} for join in joins))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.sql.lexer import quoted, string_literal
 from lookup_hints.statements import split_statements
 from lookup_hints.tables.registry import register_connector
-from tests.spark.answers import Answer
+from tests.spark.answers import Answer, require_equal
 from tests.spark.counting import Calls, CountingConnector
 from tests.spark.oracle import OUR_WORDS
 
@@ -112,6 +112,13 @@ class Worlds:
         expected = self.answer(text, args)
         Answer.of(last_frame(self.world(lookups).session, text, args)).require(
             expected, text, ordered=ordered
+        )
+
+    def check_all(self, texts: Iterable[str], lookups: frozenset[str]) -> list[Answer]:
+        """``check`` for several queries in one job; values are compared as texts."""
+        return require_equal(
+            (text, self.plain.sql(OUR_WORDS.sub("", text)), self.world(lookups).session.sql(text))
+            for text in texts
         )
 
     def _new_session(self, names: Mapping[str, Data] | set[str]) -> SparkSession:

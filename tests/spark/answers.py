@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,15 @@ def answers(frames: list[DataFrame]) -> list[Answer]:
         Answer([(column.name, column.dataType.simpleString()) for column in frame.schema.fields], found)
         for frame, found in zip(frames, rows, strict=True)
     ]
+
+
+def require_equal(pairs: Iterable[tuple[str, DataFrame, DataFrame]]) -> list[Answer]:
+    """Run what Spark and what a lookup join make of each text, in one job: they must be equal. Returns the answers."""
+    every = list(pairs)
+    found = answers([frame for _, plain, ours in every for frame in (plain, ours)])
+    for (text, *_), expected, actual in zip(every, found[::2], found[1::2], strict=True):
+        actual.require(expected, text, ordered=False)
+    return found[1::2]
 
 
 def _union(frames: list[DataFrame]) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
@@ -10,27 +10,41 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions
 
 from lookup_hints.sql.lexer import quoted
-from tests.spark.answers import collected, described
+from tests.spark.answers import Answer, require_equal
 from tests.spark.oracle import Twins
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def check_join(
-    twins: Twins, left: str, table: str, on: Any = None, how: str = "inner", **wishes: Any
-) -> list[tuple[Any, ...]]:
-    """Join ``left``, a table of both sessions, both ways; columns, types and rows must be the same."""
-    expected = native(twins, left, table, on, how, wishes.get("condition"), wishes.get("columns"))
-    actual = twins.session.lookup_join(twins.session.spark.table(left), table, on, how, **wishes)
-    assert described(actual) == described(expected)
-    rows, wanted = Counter(collected(actual)), Counter(collected(expected))
-    assert rows == wanted, f"missing {wanted - rows}, surplus {rows - wanted}"
-    return list(rows.elements())
+def check_joins(twins: Twins, left: str, joins: Iterable[Mapping[str, Any]]) -> list[Answer]:
+    """Join ``left``, a table of both sessions, both ways, all in one job; columns, types and rows must be the same.
+
+    Values are compared as texts. Returns the answers.
+    """
+    of_session = twins.session.spark.table(left)
+    return require_equal(
+        (
+            repr(join),
+            native(twins, left, **{key: join[key] for key in join.keys() & _SPARKS}),
+            twins.session.lookup_join(of_session, **join),
+        )
+        for join in joins
+    )
+
+
+_SPARKS = frozenset({"table", "on", "how", "condition", "columns"})
+"""What says which rows a join gives, and not how it asks for them."""
 
 
 def native(
-    twins: Twins, left: str, table: str, on: Any, how: str, condition: str | None, columns: Any
+    twins: Twins,
+    left: str,
+    table: str,
+    on: Any = None,
+    how: str = "inner",
+    condition: str | None = None,
+    columns: Any = None,
 ) -> DataFrame:
     """What Spark's own join gives."""
     df, other = twins.plain.table(left).alias("df"), twins.plain.table(table).alias(table)

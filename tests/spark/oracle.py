@@ -15,7 +15,7 @@ from lookup_hints import LookupSession
 from lookup_hints.sql.lexer import quoted, string_literal
 from lookup_hints.tables.ddl import columns_of
 from lookup_hints.tables.registry import register_connector
-from tests.spark.answers import Answer, answers
+from tests.spark.answers import Answer, require_equal
 from tests.spark.counting import Calls, CountingConnector
 
 if TYPE_CHECKING:
@@ -89,17 +89,11 @@ class Twins:
         actual.require(Answer.of(expected), sql, ordered=False)
         return actual.rows
 
-    def check_all(self, statements: Iterable[str]) -> None:
+    def check_all(self, statements: Iterable[str]) -> list[Answer]:
         """Run several statements both ways in one job; values are compared as texts."""
-        texts = list(statements)
-        frames = [
-            frame
-            for text in texts
-            for frame in (self.plain.sql(OUR_WORDS.sub("", text)), self.session.sql(text))
-        ]
-        found = answers(frames)
-        for number, text in enumerate(texts):
-            found[2 * number + 1].require(found[2 * number], text, ordered=False)
+        return require_equal(
+            (text, self.plain.sql(OUR_WORDS.sub("", text)), self.session.sql(text)) for text in statements
+        )
 
 
 def _arrow(frame: DataFrame, columns: str, rows: list[tuple[Any, ...]]) -> pa.Table:

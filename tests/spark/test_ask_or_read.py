@@ -13,6 +13,7 @@ from lookup_hints.driver.statement_scope import StatementScope
 from lookup_hints.driver.table_sizes import TableSizes
 from lookup_hints.errors import UnsupportedLookup
 from tests.spark.oracle import Twins
+from tests.spark.versions import SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,25 +57,15 @@ FORMS = (
 )
 
 
-@pytest.mark.parametrize("text", FORMS)
-def test_a_join_that_is_read_gives_sparks_rows_and_asks_nothing(twins: Twins, text: str) -> None:
-    with set_in(twins, "lookup.access", "scan"):
-        twins.check(text)
-        assert twins.calls("c").requests == []
-
-
 PIPES = (
     "FROM orders o |> JOIN c ON o.k = c.id |> SELECT o.id, c.name",
     "FROM orders o |> AS o |> LEFT JOIN c ON o.k = c.id |> WHERE c.name IS NULL |> SELECT o.id",
 )
 
 
-@pytest.mark.parametrize("text", PIPES)
-def test_a_join_of_pipes_that_is_read_gives_sparks_rows(twins: Twins, text: str) -> None:
-    if twins.plain.version < "4":
-        pytest.skip("pipe syntax is new in Spark 4.0")
+def test_a_join_that_is_read_gives_sparks_rows_and_asks_nothing(twins: Twins) -> None:
     with set_in(twins, "lookup.access", "scan"):
-        twins.check(text)
+        twins.check_all(FORMS if SPARK < (4, 0) else [*FORMS, *PIPES])
         assert twins.calls("c").requests == []
 
 

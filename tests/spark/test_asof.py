@@ -73,10 +73,9 @@ def world(worlds: Worlds) -> Iterator[World]:
     found.session.spark.conf.set(ENABLED, "true")
 
 
-@pytest.mark.parametrize("text", TEXTS)
-def test_it_gives_sparks_rows(worlds: Worlds, text: str) -> None:
-    worlds.check(text, LOOKUPS)
-    assert worlds.answer(text).rows
+def test_it_gives_sparks_rows(worlds: Worlds) -> None:
+    for text, answer in zip(TEXTS, worlds.check_all(TEXTS, LOOKUPS), strict=True):
+        assert answer.rows, text
 
 
 ASKED = [
@@ -108,19 +107,19 @@ READ = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ASKED)
-def test_the_nearest_row_is_sparks(worlds: Worlds, world: World, text: str) -> None:
-    worlds.check(text, LOOKUPS)
-    assert "asked: " in world.session.explain(text)
+def test_the_nearest_row_is_sparks(worlds: Worlds, world: World) -> None:
+    worlds.check_all(ASKED, LOOKUPS)
+    for text in ASKED:
+        assert "asked: " in world.session.explain(text), text
 
 
-@pytest.mark.parametrize(("match", "why"), READ)
-def test_what_spark_has_to_join_is_read(worlds: Worlds, world: World, match: str, why: str) -> None:
-    text = f"SELECT * FROM trades t LEFT ASOF JOIN quotes q {match}"
-    worlds.check(text, LOOKUPS)
-    assert why in world.session.explain(text)
-    with pytest.raises(UnsupportedLookup, match=re.escape(why)):
-        world.session.sql(text.replace("SELECT", "SELECT /*+ LOOKUP('table'='q') */"))
+def test_what_spark_has_to_join_is_read(worlds: Worlds, world: World) -> None:
+    reasons = {f"SELECT * FROM trades t LEFT ASOF JOIN quotes q {match}": why for match, why in READ}
+    worlds.check_all(reasons, LOOKUPS)
+    for text, why in reasons.items():
+        assert why in world.session.explain(text)
+        with pytest.raises(UnsupportedLookup, match=re.escape(why)):
+            world.session.sql(text.replace("SELECT", "SELECT /*+ LOOKUP('table'='q') */"))
 
 
 THROUGH = [
@@ -130,9 +129,8 @@ THROUGH = [
 ]
 
 
-@pytest.mark.parametrize("right", THROUGH)
-def test_what_a_query_changes_is_not_chosen_among_all_rows(worlds: Worlds, right: str) -> None:
-    worlds.check(f"SELECT * FROM trades t LEFT ASOF JOIN {right}", LOOKUPS)
+def test_what_a_query_changes_is_not_chosen_among_all_rows(worlds: Worlds) -> None:
+    worlds.check_all([f"SELECT * FROM trades t LEFT ASOF JOIN {right}" for right in THROUGH], LOOKUPS)
 
 
 def test_a_table_on_the_left_is_read(world: World) -> None:

@@ -140,34 +140,30 @@ def world(worlds: Worlds) -> Iterator[World]:
         found.session.spark.conf.unset(key)
 
 
-@pytest.mark.parametrize("text", ASKED)
-def test_the_rows_are_sparks(worlds: Worlds, world: World, text: str) -> None:
-    worlds.check(text, LOOKUPS)
-    assert "in range, from the whole table" in world.session.explain(text)
+EACH_TYPE = [
+    f"SELECT a.no AS asked, k.no FROM asked a LEFT JOIN kinds k ON a.{kind} {condition.format(kind)}"
+    for kind in VALUES
+    for condition in ("BETWEEN k.{0}_lo AND k.{0}_hi", ">= k.{0}_lo AND a.{0} < k.{0}_hi")
+]
 
 
-@pytest.mark.parametrize("kind", VALUES)
-def test_each_type_is_compared_as_spark_compares_it(worlds: Worlds, world: World, kind: str) -> None:
-    for condition in ("BETWEEN k.{0}_lo AND k.{0}_hi", ">= k.{0}_lo AND a.{0} < k.{0}_hi"):
-        on = f"a.{kind} {condition.format(kind)}"
-        text = f"SELECT a.no AS asked, k.no FROM asked a LEFT JOIN kinds k ON {on}"
-        worlds.check(text, LOOKUPS)
-        assert "in range, from the whole table" in world.session.explain(text)
+@pytest.mark.parametrize("texts", [ASKED, EACH_TYPE], ids=["each form", "each type"])
+def test_the_rows_are_sparks(worlds: Worlds, world: World, texts: list[str]) -> None:
+    worlds.check_all(texts, LOOKUPS)
+    for text in texts:
+        assert "in range, from the whole table" in world.session.explain(text), text
 
 
-@pytest.mark.parametrize(("why", "text"), [(why, text) for why, texts in READ.items() for text in texts])
-def test_what_is_no_range_of_one_value_is_joined_by_spark(
-    worlds: Worlds, world: World, why: str, text: str
-) -> None:
-    worlds.check(text, LOOKUPS)
-    plan = world.session.explain(text)
-    assert "Whole table nets is read" in plan
-    assert why in plan
-    if "," in text:
-        return
-    hinted = text.replace("SELECT", "SELECT /*+ LOOKUP('table'='n') */", 1)
-    with pytest.raises(UnsupportedLookup, match=re.escape(why)):
-        world.session.sql(hinted)
+def test_what_is_no_range_of_one_value_is_joined_by_spark(worlds: Worlds, world: World) -> None:
+    worlds.check_all([text for texts in READ.values() for text in texts], LOOKUPS)
+    for why, text in ((why, text) for why, texts in READ.items() for text in texts):
+        plan = world.session.explain(text)
+        assert "Whole table nets is read" in plan, text
+        assert why in plan, text
+        if "," not in text:
+            hinted = text.replace("SELECT", "SELECT /*+ LOOKUP('table'='n') */", 1)
+            with pytest.raises(UnsupportedLookup, match=re.escape(why)):
+                world.session.sql(hinted)
 
 
 BY_RANGE = "SELECT h.no, n.name FROM hits h LEFT JOIN nets n ON h.ip BETWEEN n.lo AND n.hi"
