@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from lookup_connectors.memory import put_rows
 
 from lookup_hints import LookupSession
@@ -19,7 +20,7 @@ from tests.spark.answers import Answer, require_equal
 from tests.spark.counting import Calls, CountingConnector
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 register_connector("counting", CountingConnector)
 _numbers = itertools.count()
@@ -47,20 +48,17 @@ class Twins:
 
     def table(self, name: str, columns: str, rows: list[tuple[Any, ...]], partitions: int = 2) -> None:
         """An ordinary table in both sessions: its rows come from files, so that they can be split."""
-        path = self._folder / f"{name}_{next(_numbers)}"
-        frame = self.plain.createDataFrame(rows, columns, verifySchema=True)
-        frame.repartition(partitions).write.parquet(str(path))
+        path = self._write(f"{name}_{next(_numbers)}", _arrow(columns, rows), partitions)
         for spark in self.sessions:
-            spark.read.schema(columns).parquet(str(path)).createOrReplaceTempView(name)
+            spark.read.schema(columns).parquet(path).createOrReplaceTempView(name)
 
     def dimension(
         self, name: str, columns: str, rows: list[tuple[Any, ...]], key: str = "", **options: str
     ) -> None:
         """A table that is ordinary in one session and a lookup table in the other."""
-        frame = self.plain.createDataFrame(rows, columns, verifySchema=True)
-        frame.createOrReplaceTempView(name)
-        data = f"{name}_{next(_numbers)}"
-        put_rows(data, _arrow(frame, columns, rows))
+        data, table = f"{name}_{next(_numbers)}", _arrow(columns, rows)
+        self.plain.read.schema(columns).parquet(self._write(data, table, 1)).createOrReplaceTempView(name)
+        put_rows(data, table)
         log = self._folder / f"{data}.log"
         self._logs[name] = log
         primary_key = f", PRIMARY KEY ({key}) NOT ENFORCED" if key else ""
@@ -72,6 +70,15 @@ class Twins:
         self.session.sql(
             f"CREATE OR REPLACE TEMPORARY TABLE {quoted(name)} ({columns}{primary_key}) WITH ({listed})"
         )
+
+    def _write(self, name: str, rows: pa.Table, partitions: int) -> str:
+        """Write files without a job of Spark; the folder."""
+        folder = self._folder / name
+        folder.mkdir()
+        for number in range(partitions):
+            at = range(number, rows.num_rows, partitions)
+            pq.write_table(rows.take(pa.array(at, pa.int64())), folder / f"{number}.parquet")
+        return str(folder)
 
     def calls(self, name: str) -> Calls:
         """What the dimension was asked since ``forget``."""
@@ -96,8 +103,9 @@ class Twins:
         )
 
 
-def _arrow(frame: DataFrame, columns: str, rows: list[tuple[Any, ...]]) -> pa.Table:
-    if hasattr(frame, "toArrow"):
-        return frame.toArrow()
-    schema = columns_of(columns)  # before PySpark 4.0
-    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+def _arrow(columns: str, rows: list[tuple[Any, ...]]) -> pa.Table:
+    schema = columns_of(columns)
+    values = zip(*rows, strict=True) if rows else ([] for _ in schema)
+    return pa.table(
+        [pa.array(each, column.type) for each, column in zip(values, schema, strict=True)], schema
+    )
