@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests import jvm
 from tests.servers.spark_cluster import SPARK_HOME, connect_server, standalone_cluster
 from tests.spark.bare_python import bare_python
 from tests.spark.versions import needs_connect_server
@@ -83,6 +84,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, python: str) -> Iterator[Run]:
         **{name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))},
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SUBMIT_OPTS": jvm.options(),
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": "",
@@ -120,6 +122,7 @@ SIZES = [
     *("--conf", "spark.cores.max=2", "--conf", "spark.scheduler.minRegisteredResourcesRatio=1"),
     *("--conf", "spark.scheduler.maxRegisteredResourcesWaitingTime=60s"),
     *("--conf", "spark.task.maxFailures=1"),
+    *("--conf", f"spark.executor.extraJavaOptions={jvm.options()}"),
 ]
 
 
