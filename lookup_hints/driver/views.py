@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from lookup_hints.errors import UnsupportedLookup
-from lookup_hints.plan.look_through import FindView, ViewResolver
 from lookup_hints.plan.parse.lookup_use import LookThrough
 from lookup_hints.plan.parse.query_parts import query_parts
 from lookup_hints.plan.parse.statement import FindTable, Statement
+from lookup_hints.plan.views_and_derived_tables import FindView, ViewResolver
 from lookup_hints.sql.lexer import code, pieces, quoted
 
 Rows = Callable[[str], Sequence[Sequence[str]]]

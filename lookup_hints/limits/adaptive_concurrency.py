@@ -6,7 +6,7 @@ refuses for the first time. It remembers at how many that was, stays one below, 
 
 from __future__ import annotations
 
-from lookup_hints.limits.mapped_record import Cell, Record
+from lookup_hints.limits.shared_memory_record import Cell, Record
 
 START = 10
 """Requests in flight before anything is known."""

@@ -6,7 +6,7 @@ twenty of them were sent within seconds. Misses and refusals are answers.
 
 from __future__ import annotations
 
-from lookup_hints.limits.mapped_record import Cell, Latest, Record, SharedNumbers
+from lookup_hints.limits.shared_memory_record import Cell, Latest, Record, SharedNumbers
 
 REMEMBERED = 100
 _FEWEST, _WITHIN_SECONDS = 20, 10.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from lookup_hints.limits.mapped_record import Cell, Record
+from lookup_hints.limits.shared_memory_record import Cell, Record
 
 BUNCH_SECONDS = 0.09
 """Requests of this many seconds may go out together, to make up for timers that are late."""

@@ -18,8 +18,8 @@ from typing import NamedTuple, TypeAlias
 
 from lookup_hints.limits.adaptive_concurrency import AdaptiveLimit
 from lookup_hints.limits.circuit_breaker import Breaker, Pause
-from lookup_hints.limits.mapped_record import Cell, Record, SharedNumbers
 from lookup_hints.limits.rate_and_retry_budget import Rate, Retries, Spent
+from lookup_hints.limits.shared_memory_record import Cell, Record, SharedNumbers
 from lookup_hints.spi.request_context import Ending, Wait
 
 CELLS = 8192

@@ -13,11 +13,11 @@ from sqlglot import exp
 
 from lookup_hints.plan.joins import FoundJoin, LookupJoin
 from lookup_hints.plan.key_conditions import known_conjuncts
-from lookup_hints.plan.look_through import names_of_cte
 from lookup_hints.plan.parse.query_blocks import Block, Cte, Query, Relation, Role
 from lookup_hints.plan.parse.query_parts import inserts
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis
+from lookup_hints.plan.views_and_derived_tables import names_of_cte
 from lookup_hints.sql.lexer import Kind, pieces, quoted
 from lookup_hints.sql.text_edits import Edit
 

@@ -17,9 +17,9 @@ from lookup_hints.plan.decide.ask_or_read import access_of_all
 from lookup_hints.plan.decide.complete_join import completed
 from lookup_hints.plan.decide.scan_and_filters import refuse_forbidden, scan_of
 from lookup_hints.plan.decide.settings import session_option
+from lookup_hints.plan.facts_of_lookup_tables import Facts, is_inside
 from lookup_hints.plan.forms.choose_form import FoundJoins, find_lookups
 from lookup_hints.plan.joins import CannotBeAsked, LookupPlan, NotReadEither
-from lookup_hints.plan.lookup_facts import Facts, is_inside
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.query_parts import (
     describes,

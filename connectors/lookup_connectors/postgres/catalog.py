@@ -16,7 +16,12 @@ from lookup_connectors.postgres.columns import (
     plan_column,
     reported_type,
 )
-from lookup_connectors.postgres.networks import NETWORK_COLUMN, AddressColumn, address_column, plan_addresses
+from lookup_connectors.postgres.inet_and_cidr import (
+    NETWORK_COLUMN,
+    AddressColumn,
+    address_column,
+    plan_addresses,
+)
 from lookup_connectors.postgres_server import SECONDS, SIZE, size_of
 from lookup_hints.errors import ConnectorError, nearest
 from lookup_hints.spi import HealthCheck, HealthRequest, LookupTable, TableSize, connections_check

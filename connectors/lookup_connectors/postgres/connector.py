@@ -38,6 +38,7 @@ from lookup_connectors.postgres.copy_and_sizes import (
     where_of,
 )
 from lookup_connectors.postgres.failures import BeyondServer, PostgresFailure
+from lookup_connectors.postgres.inet_and_cidr import address_column, check_networks
 from lookup_connectors.postgres.lookup_sql import (
     PostgresStatements,
     can_filter,
@@ -46,7 +47,6 @@ from lookup_connectors.postgres.lookup_sql import (
     latest_query,
     types_unchanged,
 )
-from lookup_connectors.postgres.networks import address_column, check_networks
 from lookup_connectors.postgres.options import OPTIONS, check_server, checked_target, origin_of
 from lookup_connectors.postgres_server import ending_of
 from lookup_connectors.shared_options import POOL_SIZE, pooled_requests, source_name

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from lookup_connectors.postgres.columns import INTEGERS, PostgresColumn
-from lookup_connectors.postgres.networks import AddressColumn
+from lookup_connectors.postgres.inet_and_cidr import AddressColumn
 from lookup_connectors.postgres_server import unheld_character, without_characters
 from lookup_connectors.sql_parts import found_rows
 from lookup_hints.errors import ConnectorError

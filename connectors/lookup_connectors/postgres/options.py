@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
-from lookup_connectors.postgres.networks import ADDRESS_COLUMN, NETWORK_COLUMN
+from lookup_connectors.postgres.inet_and_cidr import ADDRESS_COLUMN, NETWORK_COLUMN
 from lookup_connectors.postgres.url import (
     FILES,
     PORT,

@@ -20,9 +20,9 @@ from lookup_hints.plan.decide.access import (
     size_text,
 )
 from lookup_hints.plan.decide.cost import LeftRows
+from lookup_hints.plan.facts_of_lookup_tables import Facts
 from lookup_hints.plan.joins import FoundJoin
 from lookup_hints.plan.key_conditions import Conjunct, known_conjuncts, references
-from lookup_hints.plan.lookup_facts import Facts
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.query_blocks import Block, Role
 from lookup_hints.plan.parse.query_parts import gives_rows

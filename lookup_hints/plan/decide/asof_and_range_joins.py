@@ -11,6 +11,7 @@ from sqlglot import exp
 from lookup_hints.errors import Problem
 from lookup_hints.lookup_spec import LookupSettings
 from lookup_hints.plan.decide.key_casts import KeyCast, is_key_type, order_cast
+from lookup_hints.plan.facts_of_lookup_tables import Facts
 from lookup_hints.plan.joins import FoundJoin, JoinOrder, NotReadEither, cannot_run, refused
 from lookup_hints.plan.key_conditions import (
     OPERATORS,
@@ -22,7 +23,6 @@ from lookup_hints.plan.key_conditions import (
     can_be_key,
     comparison_sides,
 )
-from lookup_hints.plan.lookup_facts import Facts
 from lookup_hints.plan.parse.query_blocks import Step
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.spi import OrderCondition, OrderedLookup

@@ -19,6 +19,7 @@ from lookup_hints.plan.decide.asof_and_range_joins import is_order_asked, order_
 from lookup_hints.plan.decide.budgets import gives_limits
 from lookup_hints.plan.decide.key_casts import ANSI, KeyCast, key_cast
 from lookup_hints.plan.decide.settings import Choice, choose
+from lookup_hints.plan.facts_of_lookup_tables import Facts
 from lookup_hints.plan.joins import (
     CannotBeAsked,
     FoundJoin,
@@ -28,7 +29,6 @@ from lookup_hints.plan.joins import (
     refused,
 )
 from lookup_hints.plan.key_conditions import KeyEquality
-from lookup_hints.plan.lookup_facts import Facts
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import KeyTypeError

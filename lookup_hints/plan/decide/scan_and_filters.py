@@ -26,6 +26,7 @@ from lookup_hints.plan.column_pruning import used_columns
 from lookup_hints.plan.decide.access import MOST_ROWS, AccessDecision, size_text
 from lookup_hints.plan.decide.budgets import CONCURRENCY, cluster_of, limits_of
 from lookup_hints.plan.decide.settings import session_option
+from lookup_hints.plan.facts_of_lookup_tables import Facts, where_of
 from lookup_hints.plan.joins import TableScan
 from lookup_hints.plan.key_conditions import (
     OPERATORS,
@@ -35,7 +36,6 @@ from lookup_hints.plan.key_conditions import (
     bare_column,
     known_conjuncts,
 )
-from lookup_hints.plan.lookup_facts import Facts, where_of
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.spi import Connector, FilteredScan, TableSize

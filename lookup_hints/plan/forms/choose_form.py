@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.plan.decide.access import AccessDecision, Decisions
 from lookup_hints.plan.decide.asof_and_range_joins import with_order
+from lookup_hints.plan.facts_of_lookup_tables import Facts, OtherUses
 from lookup_hints.plan.forms.comma_join import comma_join, is_by_primary_key, why_no_key
 from lookup_hints.plan.forms.constant_or_correlated import constant_list, constant_or_correlated
 from lookup_hints.plan.forms.exists_in import exists_or_in, why_no_anti_join
 from lookup_hints.plan.forms.explicit_join import explicit_join, swapped_join
 from lookup_hints.plan.joins import CannotBeAsked, FoundJoin, NotReadEither, refuse_extra_clauses
-from lookup_hints.plan.lookup_facts import Facts, OtherUses
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.query_blocks import Block, Relation
 from lookup_hints.plan.parse.statement import Statement

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from lookup_hints.plan.facts_of_lookup_tables import Facts, OtherUses
 from lookup_hints.plan.forms.join_graph import (
     MULTIPLIED,
     Link,
@@ -17,7 +18,6 @@ from lookup_hints.plan.forms.join_graph import (
 from lookup_hints.plan.forms.on_using_natural import range_join
 from lookup_hints.plan.joins import CannotBeAsked, FoundJoin, LookupJoin, refused
 from lookup_hints.plan.key_conditions import Conditions, KeyEquality, chosen_keys
-from lookup_hints.plan.lookup_facts import Facts, OtherUses
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.name_resolution import Referred
 from lookup_hints.plan.parse.query_blocks import Block, Chain, Relation

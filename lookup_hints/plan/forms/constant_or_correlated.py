@@ -10,6 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lookup_hints.plan.decide.key_casts import KEY, KeyCast
+from lookup_hints.plan.facts_of_lookup_tables import Facts, where_of
 from lookup_hints.plan.forms.on_using_natural import KINDS
 from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
 from lookup_hints.plan.key_conditions import (
@@ -24,7 +25,6 @@ from lookup_hints.plan.key_conditions import (
     key_equality,
     known_conjuncts,
 )
-from lookup_hints.plan.lookup_facts import Facts, where_of
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.name_resolution import Referred
 from lookup_hints.plan.parse.statement import Statement

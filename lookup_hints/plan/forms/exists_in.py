@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from lookup_hints.errors import Problem, UnsupportedLookup
+from lookup_hints.plan.facts_of_lookup_tables import Facts, is_random, where_of
 from lookup_hints.plan.forms.on_using_natural import has_query_or_function, keys_from_queries, range_join
 from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
 from lookup_hints.plan.key_conditions import (
@@ -19,12 +20,11 @@ from lookup_hints.plan.key_conditions import (
     conjuncts,
     sorted_conditions,
 )
-from lookup_hints.plan.look_through import plain_block, select_items
-from lookup_hints.plan.lookup_facts import Facts, is_random, where_of
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.query_blocks import Role
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis, LeftSide
+from lookup_hints.plan.views_and_derived_tables import plain_block, select_items
 from lookup_hints.plan.write.lateral_view import Text, lateral_view
 from lookup_hints.sql.text_edits import Cut, Edit
 

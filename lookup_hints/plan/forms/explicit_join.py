@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lookup_hints.plan.column_pruning import last_of_projection
+from lookup_hints.plan.facts_of_lookup_tables import Facts, OtherUses
 from lookup_hints.plan.forms.constant_or_correlated import correlated_join, is_correlated
 from lookup_hints.plan.forms.join_graph import MULTIPLIED, is_multiplied_behind
 from lookup_hints.plan.forms.on_using_natural import (
@@ -20,7 +21,6 @@ from lookup_hints.plan.forms.on_using_natural import (
 )
 from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin, refused
 from lookup_hints.plan.key_conditions import Conditions, Conjunct, conjuncts, sorted_conditions
-from lookup_hints.plan.lookup_facts import Facts, OtherUses
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.query_blocks import Chain, Pipe, Relation, Shape, Step
 from lookup_hints.plan.parse.statement import Statement

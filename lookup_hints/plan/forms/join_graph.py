@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from lookup_hints.plan.facts_of_lookup_tables import Facts, where_of
 from lookup_hints.plan.forms.on_using_natural import KINDS
 from lookup_hints.plan.key_conditions import known_conjuncts, sides_of
-from lookup_hints.plan.lookup_facts import Facts, where_of
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.query_blocks import Block, Chain, Relation, Step
 

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from lookup_hints.errors import Problem
 from lookup_hints.plan.decide.asof_and_range_joins import ranges_in
+from lookup_hints.plan.facts_of_lookup_tables import Facts, is_random, where_of
 from lookup_hints.plan.joins import CannotBeAsked, Form, FoundJoin, cannot_run, refuse_extra_clauses, refused
 from lookup_hints.plan.key_conditions import (
     Conditions,
@@ -19,7 +20,6 @@ from lookup_hints.plan.key_conditions import (
     references,
     sorted_conditions,
 )
-from lookup_hints.plan.lookup_facts import Facts, is_random, where_of
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.query_blocks import Relation, Step
 from lookup_hints.plan.parse.statement import Statement

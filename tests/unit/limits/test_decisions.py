@@ -6,9 +6,9 @@ import pytest
 
 from lookup_hints.limits.adaptive_concurrency import START, AdaptiveLimit
 from lookup_hints.limits.circuit_breaker import PROBES, Breaker, Pause
-from lookup_hints.limits.mapped_record import Cell, Latest, Record
 from lookup_hints.limits.rate_and_retry_budget import Rate, Retries, Spent
 from lookup_hints.limits.shared_limits import CELLS, MOST_LEASES, Leases, SharedLimits, surplus
+from lookup_hints.limits.shared_memory_record import Cell, Latest, Record
 
 
 def cells() -> list[float]:

@@ -13,7 +13,6 @@ import pytest
 from lookup_hints.errors import TooManyRequests
 from lookup_hints.limits.adaptive_concurrency import START
 from lookup_hints.limits.circuit_breaker import PROBES, Breaker
-from lookup_hints.limits.mapped_record import Record
 from lookup_hints.limits.origin_limiter import OriginLimiter, Waiter, WaitQueue
 from lookup_hints.limits.shared_limits import (
     CELLS,
@@ -27,6 +26,7 @@ from lookup_hints.limits.shared_limits import (
     SharedLimits,
     in_memory,
 )
+from lookup_hints.limits.shared_memory_record import Record
 from lookup_hints.limits.task_permits import PUBLISH_SECONDS, TaskPermits
 from lookup_hints.spi.request_context import NOBODY, Ending, Wait
 from tests.unit.engine.support import VirtualLoop

@@ -28,7 +28,6 @@ from lookup_hints.plan.key_conditions import (
     not_asked,
     sides_of,
 )
-from lookup_hints.plan.look_through import ViewResolver, names_view
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.name_resolution import InnerNames, NameScope, Referred
 from lookup_hints.plan.parse.query_blocks import Block, Relation
@@ -36,6 +35,7 @@ from lookup_hints.plan.parse.query_parts import is_one_query, script_variables
 from lookup_hints.plan.parse.statement import Remembering, Statement, once
 from lookup_hints.plan.session_interface import Context
 from lookup_hints.plan.spark_analysis import Analysis, Columns
+from lookup_hints.plan.views_and_derived_tables import ViewResolver, names_view
 from lookup_hints.spi import Connector
 from lookup_hints.spi.arrow_types import type_name
 from lookup_hints.spi.connector import why_not_read
