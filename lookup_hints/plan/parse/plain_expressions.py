@@ -37,7 +37,8 @@ def plain_trees(found: Sequence[Piece]) -> dict[Cut, exp.Expr]:
 
     Nothing where ``found`` is anything more.
     """
-    trees, whole, begin = dict[Cut, exp.Expr](), None, 0
+    trees: dict[Cut, exp.Expr] = {}
+    whole, begin = None, 0
     for end in (*(at for at, piece in enumerate(found) if piece.is_word("AND")), len(found)):
         condition = _condition(found[begin:end], trees)
         if condition is None:
