@@ -351,6 +351,18 @@ def test_nothing_but_the_settings_reaches_into_the_jvm() -> None:
     assert wrong == ["lookup_hints/pyspark_internals.py: ._jconf"]
 
 
+def test_a_name_that_the_oldest_sqlglot_lacks_stands_in_types_alone() -> None:
+    """Types are not read when a program runs; ``exp.Expr`` would fail there."""
+    for module in modules(LIBRARY):
+        text = module.read_text(encoding="utf-8")
+        tree = ast.parse(text if "exp.Expr" in text else "")
+        types = [getattr(node, part, None) for node in ast.walk(tree) for part in ("annotation", "returns")]
+        unread = {node for each in types if each for node in ast.walk(each)}
+        read = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "Expr")
+        lines = [node.lineno for node in read if node not in unread]
+        assert not lines, f"{module.relative_to(ROOT)} uses exp.Expr in lines {lines}"
+
+
 @pytest.mark.parametrize(
     ("module", "absent"),
     [
