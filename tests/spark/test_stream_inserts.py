@@ -383,7 +383,8 @@ def test_explain_says_where_a_stream_would_go_and_starts_nothing(place: Place) -
     for told in (place.session.explain(insert), str(place.sql(f"EXPLAIN {insert}")[0][0])):
         assert told.startswith("== Streaming query into out ==")
         assert "LEFT lookup join with people AS p" in told
-        assert "StreamingRelation" in told or "FileSource[" in told
+        if SPARK != (4, 0):  # it cannot explain a stream: "Error occurred during query planning"
+            assert "StreamingRelation" in told or "FileSource[" in told
     assert place.session.streams.started == ()
 
 
