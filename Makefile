@@ -49,8 +49,8 @@ test: java check $(VENV)/spark.jsa
 test-unit test-spark test-servers test-processes: java $(VENV)/spark.jsa
 	@kind=$@; $(SPARK_ENV) $(PYTEST) "tests/$${kind#test-}"
 
-# What is slow because Spark answers each question twice; random trees of joins take as long as all the others. Long
-# files come first. The seed is printed, so that a failure can be repeated.
+# What is slow because Spark answers each question twice; random trees of joins take as long as all the others. The
+# seed is printed, so that a failure can be repeated.
 TREES = 2400
 MISTAKES = 2000
 TEXTS = 1000000
@@ -58,8 +58,7 @@ test-queries: java $(VENV)/spark.jsa
 	@seed="$${SEED:-$$(date +%s)}"; echo "seed $$seed"; \
 	$(SPARK_ENV) SEED="$$seed" TREES=$(TREES) SPARK_MUTATIONS=$(MISTAKES) PLANNED_MUTATIONS=40000 TEXTS=$(TEXTS) \
 	  $(PYTEST) --hypothesis-seed="$$seed" \
-	  tests/queries/test_trees.py tests/queries/test_properties.py tests/queries/test_many_joins.py tests/queries \
-	  tests/unit/plan/test_mutations.py \
+	  tests/queries/test_trees.py tests/queries tests/unit/plan/test_mutations.py \
 	  tests/servers/connectors/test_texts.py::test_texts_are_read_as_python_and_spark_read_them
 
 EXAMPLES = 500
