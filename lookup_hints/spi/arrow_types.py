@@ -87,8 +87,8 @@ def written_type(name: str) -> str:
     return sql_type(TIMESTAMP) if name == type_name(TIMESTAMP) else name.upper()
 
 
-_YEARS = (date(1, 1, 1), date(9999, 12, 31))
-_MOMENTS = (datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999))
+_DAYS = pa.array([date.min, date.max], pa.date32()).cast(pa.int32()).to_pylist()
+_MICROSECONDS = pa.array([datetime.min, datetime.max], pa.timestamp("us")).cast(pa.int64()).to_pylist()
 _WIDEST = 38
 _ANY_INTEGER = pa.decimal128(20, 0)
 
@@ -166,21 +166,12 @@ def checked(values: pa.Array) -> pa.Array:
     """
     kind = values.type
     if types.is_date32(kind):
-        _within(values.cast(pa.int32()), *map(_days, _YEARS))
+        _within(values.cast(pa.int32()), *_DAYS)
     elif types.is_timestamp(kind) and kind.unit == "us":
-        _within(values.cast(pa.int64()), *map(_microseconds, _MOMENTS))
+        _within(values.cast(pa.int64()), *_MICROSECONDS)
     elif types.is_decimal(kind):
         values.validate(full=True)
     return values
-
-
-def _days(day: date) -> int:
-    return (day - date(1970, 1, 1)).days
-
-
-def _microseconds(moment: datetime) -> int:
-    since = moment - datetime(1970, 1, 1)
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def _within(numbers: pa.Array, least: int, greatest: int) -> None:

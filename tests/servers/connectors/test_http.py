@@ -1104,7 +1104,7 @@ def test_a_proxy_leads_to_servers_that_speak_tls_over_one_connection(
 
 @pytest.mark.parametrize(
     ("answer", "permanent", "check"),
-    [("407 Proxy Authentication Required", True, "login"), ("503 Busy", False, "")],
+    [("400 What?", True, ""), ("407 Proxy Authentication Required", True, "login"), ("503 Busy", False, "")],
 )
 def test_a_proxy_that_refuses_is_named(
     api: Api, certificates: Certificates, answer: str, permanent: bool, check: str

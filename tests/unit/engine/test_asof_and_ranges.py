@@ -108,6 +108,24 @@ def test_rows_are_those_of_the_definition(
             begin = end
 
 
+def test_few_pairs_are_compared_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges that overlap: each of 20 values may be in each of 10."""
+    compared: list[int] = []
+    is_before = ordered._OrderedRows._is_before
+
+    def noted(asked: Any, *others: Any) -> Any:
+        compared.append(len(asked))
+        return is_before(asked, *others)
+
+    monkeypatch.setattr(ordered._OrderedRows, "_is_before", staticmethod(noted))
+    monkeypatch.setattr(ordered, "MOST_PAIRS", 30)
+    placed = Placed(pa.table({"since": [0] * 10, "until": [9] * 10}), pa.array([0] * 10, pa.int32()))
+    condition = OrderCondition("since", until="until")
+    answers = answering(placed, pa.array([0] * 20, pa.int32()), pa.array([5] * 20), condition)
+    assert len(answers.rows) == 200
+    assert compared == [30] * 6 + [20]
+
+
 def test_a_condition_that_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="rows cannot be found by '='"):
         OrderCondition("since", "=")

@@ -168,15 +168,22 @@ def _starts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("tests.unit.engine.test_row_runner.STARTS", request.param)
 
 
-def run(loop: VirtualLoop, people: AsyncRowLookup, *inputs: Keys, **settings: Any) -> Iterator[Settled]:
+def scheduled(people: AsyncRowLookup, **settings: Any) -> RequestScheduler:
     lookup = spec(people, asynchronous=True, **settings)
     assert lookup.by_row
+    return RequestScheduler(lookup, Random(1))
+
+
+def run(
+    loop: VirtualLoop,
+    people: AsyncRowLookup,
+    *inputs: Keys,
+    by: RequestScheduler | None = None,
+    **settings: Any,
+) -> Iterator[Settled]:
+    scheduler = scheduled(people, **settings) if by is None else by
     runner = RowRunner(
-        RequestScheduler(lookup, Random(1)),
-        people,
-        people.alookup_row,
-        lookup.settings.capacity,
-        people.row_starter,
+        scheduler, people, people.alookup_row, scheduler._settings.capacity, people.row_starter
     )
     return run_async(runner, iter(inputs), loop.call)
 
@@ -265,10 +272,12 @@ def test_a_row_that_is_no_row_fails_its_key_alone_and_says_why(loop: VirtualLoop
 
 def test_a_run_that_is_given_up_leaves_nothing_in_flight(loop: VirtualLoop) -> None:
     people = People(lambda key: float(key))
-    given_up = run(loop, people, keys(0), keys(*range(50, 90)), capacity=20)
+    by = scheduled(people, capacity=20)
+    given_up = run(loop, people, keys(0), keys(*range(50, 90)), by=by)
     next(given_up)
     given_up.close()  # type: ignore[attr-defined]
     assert people.in_flight == 0
+    assert by.recorder.total.latency.total == len(people.asked), "those that were given up are counted, too"
 
 
 def test_a_connector_that_tells_outcomes_tells_them_once_they_are_final(loop: VirtualLoop) -> None:

@@ -12,6 +12,7 @@ CASES = {
     f"SELECT /*+ REPARTITION_BY_RANGE(name) */ c.name {JOINED}": "REPARTITION_BY_RANGE samples its rows first",
     f"SELECT (SELECT max(x) FROM t WHERE t.x < c.id) {JOINED}": "correlated by more than equalities",
     f"WITH q AS (SELECT c.name {JOINED}) SELECT * FROM q, LATERAL (SELECT max(name) FROM q) x": "read more than once",
+    f"WITH q AS (SELECT o.id {JOINED}) SELECT (SELECT max(id) FROM q) FROM q GROUP BY id": "read more than once",
     f"SELECT c.name {JOINED} ORDER BY c.name": "a shuffle was added below the global ORDER BY",
 }
 
@@ -20,6 +21,10 @@ CASES = {
 def test_work_that_is_done_again_is_said(text: str, said: str) -> None:
     (note,) = planned(text).notes
     assert said in note
+
+
+def test_a_correlated_exists_says_nothing() -> None:
+    assert planned(f"SELECT c.name {JOINED} WHERE EXISTS (SELECT 1 FROM t WHERE t.x < c.id)").notes == ()
 
 
 def test_a_single_insert_says_nothing() -> None:

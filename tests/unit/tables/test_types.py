@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
+
 import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import DdlError
-from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
+from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ, checked, sql_type
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 
 
@@ -114,3 +116,22 @@ def test_a_type_that_cannot_be_names_its_column_and_what_to_write(text: str, sen
     (problem,) = caught.value.problems
     assert f"{problem.message} {problem.tip}".rstrip() == f"Column 'c': {sentence}"
     assert problem.at is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "ends"),
+    [
+        (pa.date32(), pa.int32(), (date.min, date.max)),
+        (TIMESTAMP_NTZ, pa.int64(), (datetime.min, datetime.max)),
+        (TIMESTAMP, pa.int64(), (datetime.min, datetime.max)),
+    ],
+)
+def test_the_years_of_spark_are_1_to_9999(
+    kind: pa.DataType, number: pa.DataType, ends: tuple[date, date]
+) -> None:
+    values = pa.array([*ends, None], kind)
+    assert checked(values) is values
+    first, last, _ = values.cast(number).to_pylist()
+    for beyond in (first - 1, last + 1):
+        with pytest.raises(ValueError, match="not a year from 1 to 9999"):
+            checked(pa.array([0, beyond], number).cast(kind))

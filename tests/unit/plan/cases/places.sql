@@ -23,6 +23,11 @@ SELECT * FROM (SELECT 1 AS k) JOIN customers c ON k = c.id JOIN VALUES (1) ON tr
 -- becomes:
 SELECT * EXCEPT (`__lookup_1`, `__lookup_2`) FROM (SELECT struct(`__lookup_relation_3`.*) AS `__lookup_1`, struct(c.*) AS `__lookup_2` FROM (SELECT 1 AS k) AS `__lookup_relation_3` LATERAL VIEW inline(ask_customers(k)) c) AS `__lookup_3` JOIN LATERAL (SELECT `__lookup_1`.*) AS `__lookup_relation_3` JOIN LATERAL (SELECT `__lookup_2`.*) AS c JOIN VALUES (1) AS `__lookup_relation_19` ON true
 
+-- case: USING in parentheses inside others
+SELECT k FROM (a JOIN (b JOIN d USING (k)) ON a.i = b.i) JOIN customers c ON d.k = c.id JOIN x ON true
+-- becomes:
+SELECT k FROM (SELECT struct(a.*) AS `__lookup_1`, struct(b.*) AS `__lookup_2`, struct(d.*) AS `__lookup_3`, struct(c.*) AS `__lookup_4` FROM (a JOIN (b JOIN d USING (k)) ON a.i = b.i) LATERAL VIEW inline(ask_customers(d.k)) c) AS `__lookup_5` JOIN LATERAL (SELECT `__lookup_1`.*) AS a JOIN LATERAL (SELECT `__lookup_2`.*) AS b JOIN LATERAL (SELECT `__lookup_3`.`k` AS `__lookup_using_k`, `__lookup_3`.* EXCEPT (`k`)) AS d JOIN LATERAL (SELECT `__lookup_4`.*) AS c JOIN x ON true
+
 -- case: the dimension first, shown in its place
 SELECT * FROM customers c JOIN orders o ON o.k = c.id AND c.zip <> o.zip
 -- becomes:
