@@ -33,6 +33,16 @@ SELECT n.name FROM orders o, networks n WHERE o.ip BETWEEN n.low AND n.high
 -- becomes:
 SELECT n.name FROM orders o LATERAL VIEW inline(ask_networks(o.ip)) n WHERE o.ip BETWEEN n.low AND n.high
 
+-- case: a range in WHERE of what stands behind the table is none
+SELECT n.name FROM orders o CROSS JOIN networks n CROSS JOIN x WHERE x.ip BETWEEN n.low AND n.high
+-- becomes:
+SELECT n.name FROM orders o CROSS JOIN scan_networks__low_high_name AS n CROSS JOIN x WHERE x.ip BETWEEN n.low AND n.high
+
+-- case: a range in WHERE of a constant is none
+SELECT n.name FROM orders o CROSS JOIN networks n WHERE 7 BETWEEN n.low AND n.high
+-- becomes:
+SELECT n.name FROM orders o CROSS JOIN scan_networks__low_high_name AS n WHERE 7 BETWEEN n.low AND n.high
+
 -- case: a range of the table on the left
 SELECT n.name FROM networks n RIGHT JOIN orders o ON o.ip BETWEEN n.low AND n.high
 -- becomes:
