@@ -115,13 +115,15 @@ def mutants_of(text: str, file: str) -> Iterator[Mutant]:
 
 
 def what_says_nothing(tree: ast.Module) -> Iterator[ast.AST]:
-    """Annotations, imports for types, decorators, and texts: changing them changes no behaviour of note."""
+    """Annotations, imports for types, decorators, texts, and ``strict`` of ``zip``: no behaviour of note."""
     for node in ast.walk(tree):
         ignored: list[ast.AST | None] = []
         if isinstance(node, ast.AnnAssign | ast.arg):
             ignored = [node.annotation]
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             ignored = [node.returns, *node.decorator_list]
+        elif isinstance(node, ast.keyword) and node.arg == "strict":
+            ignored = [node.value]
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             ignored = [node]
         elif isinstance(node, ast.JoinedStr | ast.ClassDef):

@@ -77,6 +77,7 @@ URL = f"{HOME}/x/1"
         ({"code": 7, "msg": "bad key", "requestId": "x"}, "permanent", '"msg": "bad key"'),
         ({"code": 0, "msg": "ok"}, "miss", ""),
         ({"code": 200, "message": "OK", "total": 0}, "miss", ""),
+        ({"code": 200, "message": "nobody of that name"}, "miss", ""),
         ({"status": "1", "info": "OK", "infocode": "10000"}, "miss", ""),
         ({"code": 1, "msg": "查询成功"}, "miss", ""),
         ({"success": True, "message": "nobody is called so"}, "miss", ""),
