@@ -98,6 +98,11 @@ SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.zip = c.country
 -- becomes:
 SELECT 1 FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_row` -> (`__lookup_row`.`zip` = `__lookup_row`.`country`))) c
 
+-- case: a value that needs a dimension column is not a key, and two of its columns are none
+SELECT c.name FROM orders o JOIN customers c ON o.k + length(c.zip) = c.id AND c.id = c.zip
+-- becomes:
+SELECT c.name FROM orders o JOIN scan_customers__id_name_zip AS c ON o.k + length(c.zip) = c.id AND c.id = c.zip
+
 -- case: a left table that has a column called like the alias
 SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND o.c = c.zip
 -- becomes:
