@@ -168,24 +168,20 @@ def _starts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("tests.unit.engine.test_row_runner.STARTS", request.param)
 
 
-def scheduled(people: AsyncRowLookup, **settings: Any) -> RequestScheduler:
+def runner_of(people: AsyncRowLookup, **settings: Any) -> RowRunner:
     lookup = spec(people, asynchronous=True, **settings)
     assert lookup.by_row
-    return RequestScheduler(lookup, Random(1))
-
-
-def run(
-    loop: VirtualLoop,
-    people: AsyncRowLookup,
-    *inputs: Keys,
-    by: RequestScheduler | None = None,
-    **settings: Any,
-) -> Iterator[Settled]:
-    scheduler = scheduled(people, **settings) if by is None else by
-    runner = RowRunner(
-        scheduler, people, people.alookup_row, scheduler._settings.capacity, people.row_starter
+    return RowRunner(
+        RequestScheduler(lookup, Random(1)),
+        people,
+        people.alookup_row,
+        lookup.settings.capacity,
+        people.row_starter,
     )
-    return run_async(runner, iter(inputs), loop.call)
+
+
+def run(loop: VirtualLoop, people: AsyncRowLookup, *inputs: Keys, **settings: Any) -> Iterator[Settled]:
+    return run_async(runner_of(people, **settings), iter(inputs), loop.call)
 
 
 def named(*ids: int) -> list[Any]:
@@ -200,8 +196,10 @@ def test_a_row_door_is_not_asked_in_order() -> None:
 
 def test_capacity_counts_keys_and_key_columns_are_filled_in(loop: VirtualLoop) -> None:
     people = People()
-    assert handed_back(run(loop, people, keys(*range(20)), capacity=5)) == named(*range(20))
-    assert people.most_in_flight == 5
+    runner = runner_of(people, capacity=5)
+    assert handed_back(run_async(runner, iter([keys(*range(20))]), loop.call)) == named(*range(20))
+    assert people.most_in_flight == runner._most_in_flight == 5
+    assert runner._in_flight == 0
     assert loop.time() == pytest.approx(4.0, abs=0.1)
 
 
@@ -272,12 +270,14 @@ def test_a_row_that_is_no_row_fails_its_key_alone_and_says_why(loop: VirtualLoop
 
 def test_a_run_that_is_given_up_leaves_nothing_in_flight(loop: VirtualLoop) -> None:
     people = People(lambda key: float(key))
-    by = scheduled(people, capacity=20)
-    given_up = run(loop, people, keys(0), keys(*range(50, 90)), by=by)
+    runner = runner_of(people, capacity=20)
+    given_up = run_async(runner, iter([keys(0), keys(*range(50, 90))]), loop.call)
     next(given_up)
     given_up.close()  # type: ignore[attr-defined]
     assert people.in_flight == 0
-    assert by.recorder.total.latency.total == len(people.asked), "those that were given up are counted, too"
+    assert runner._scheduler.recorder.total.latency.total == len(people.asked), (
+        "those that were given up are counted, too"
+    )
 
 
 def test_a_connector_that_tells_outcomes_tells_them_once_they_are_final(loop: VirtualLoop) -> None:

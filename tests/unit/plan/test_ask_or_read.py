@@ -285,6 +285,23 @@ def test_who_takes_few_rows_or_says_it_later_asks(text: str, why: str) -> None:
     assert f"asked: {why}" in explain(plan)
 
 
+@pytest.mark.parametrize(
+    ("join", "why"),
+    [
+        ("JOIN orders o USING (id)", "the sides of USING and NATURAL stay in their order"),
+        ("NATURAL JOIN orders o", "the sides of USING and NATURAL stay in their order"),
+        ("LEFT JOIN orders o ON o.k = c.id", "a LEFT JOIN needs every row of its left side"),
+        ("CROSS JOIN orders o", "no equality gives its key"),
+    ],
+)
+def test_explain_says_why_a_table_that_stands_first_is_read(join: str, why: str) -> None:
+    plan = planned(
+        f"SELECT c.name FROM customers c {join}", context(analyse=(("id", "BIGINT"), ("k", "BIGINT")))
+    )
+    assert reads(plan)
+    assert f"read because  {why}" in explain(plan)
+
+
 IN_SUBQUERY = f"SELECT 1 FROM stores s WHERE s.id IN ({JOIN.replace('o.id, c.name', 'o.id')})"
 
 
