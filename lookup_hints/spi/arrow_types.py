@@ -6,7 +6,7 @@ too large for a float, miss the nearest double of a decimal, and know no last ye
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -87,8 +87,10 @@ def written_type(name: str) -> str:
     return sql_type(TIMESTAMP) if name == type_name(TIMESTAMP) else name.upper()
 
 
-_DAYS = pa.array([date.min, date.max], pa.date32()).cast(pa.int32()).to_pylist()
-_MICROSECONDS = pa.array([datetime.min, datetime.max], pa.timestamp("us")).cast(pa.int64()).to_pylist()
+_DAYS = [(day - date(1970, 1, 1)).days for day in (date.min, date.max)]
+_MICROSECONDS = [
+    (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1) for moment in (datetime.min, datetime.max)
+]
 _WIDEST = 38
 _ANY_INTEGER = pa.decimal128(20, 0)
 
