@@ -271,8 +271,11 @@ def test_a_row_that_is_no_row_fails_its_key_alone_and_says_why(loop: VirtualLoop
 def test_a_run_that_is_given_up_leaves_nothing_in_flight(loop: VirtualLoop) -> None:
     people = People(lambda key: float(key))
     runner = runner_of(people, capacity=20)
-    given_up = run_async(runner, iter([keys(0), keys(*range(50, 90))]), loop.call)
+    given_up = run_async(runner, iter([keys(1), keys(2)]), loop.call)
     next(given_up)
+    loop.call(runner.feed(keys(*range(50, 90))))
+    loop.call(asyncio.sleep(0.1))
+    assert people.in_flight == 20
     given_up.close()  # type: ignore[attr-defined]
     assert people.in_flight == 0
     assert runner._scheduler.recorder.total.latency.total == len(people.asked), (

@@ -244,6 +244,14 @@ def test_lookups_under_way_are_held_back_while_the_first_row_waits_for_its_retry
     assert lookup.hold(10.0) == Hold(HOLD_SECONDS, needs_answer=True)
 
 
+def test_lookups_under_way_are_needed_where_they_have_the_slot_of_the_first_row() -> None:
+    lookup, (first, *_) = well_filled(retry=ON_MISS, capacity=8)
+    lookup.answered(first, rows(), 0.0)
+    assert lookup.hold(0.0) == Hold(HOLD_SECONDS, needs_answer=False)
+    asks(lookup)
+    assert lookup.hold(0.0) == Hold(HOLD_SECONDS, needs_answer=True)
+
+
 def test_lookups_that_were_held_back_for_long_or_have_little_time_go_on() -> None:
     lookup, _ = well_filled()
     assert lookup.hold(0.0) == Hold(HOLD_SECONDS, needs_answer=True)
