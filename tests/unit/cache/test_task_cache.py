@@ -61,3 +61,14 @@ def test_it_is_written_where_it_is_much_when_a_window_begins_and_at_the_end(
     for _ in range(2):
         then(memory)
         assert cache.writes == writes, "once"
+
+
+def test_what_is_written_counts_no_second_time() -> None:
+    cache = Written()
+    memory = TaskCache(spec(cache=PartialCache(600.0)), cache)
+    assert memory.learn is not None
+    rows = Placed(pa.table({"name": [""]}), pa.array([0], pa.int32()))
+    for keys in (KEYS_AT_ONCE, KEYS_AT_ONCE, KEYS_AT_ONCE - 1):
+        memory.learn(_ids(keys), rows, pa.array([], pa.int32()), 1.0)
+        memory.write_if_due()
+    assert cache.writes == [KEYS_AT_ONCE] * 2

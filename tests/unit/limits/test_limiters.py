@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from lookup_hints.spi import (
     LookupTable,
     RowRequest,
     Rows,
+    SyncLookup,
 )
 from lookup_hints.testing import looked_up
 
@@ -159,6 +162,39 @@ def test_a_timeout_is_still_one() -> None:
 
     with pytest.raises(LookupTimeout, match="no answer within 5 s"):
         looked_up(Silent(Outage(0, 0)), KEYS[:1], timeout=5.0)
+
+
+class AtOnce(SyncLookup):
+    """A source that answers without a loop, or fails."""
+
+    def __init__(self, *, fails: bool) -> None:
+        super().__init__(LookupTable("people", SCHEMA, options=REMOTE))
+        self._fails = fails
+
+    def lookup(self, request: LookupRequest) -> pa.Table:
+        if self._fails:
+            raise ConnectionRefusedError
+        return pa.table({"id": request.keys.column("id"), "name": ["n"]}, schema=SCHEMA)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda fails: AtOnce(fails=fails),
+        lambda fails: ByTable(Outage(0, math.inf if fails else 0)),
+        lambda fails: ByRow(Outage(0, math.inf if fails else 0)),
+    ],
+    ids=["sync", "async", "by row"],
+)
+def test_each_run_gives_its_share_back(
+    source: Callable[[bool], Connector], fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[OriginLimiter] = []
+    monkeypatch.setattr(OriginLimiter, "close", lambda limiter: closed.append(limiter))
+    with pytest.raises(ConnectorError) if fails else nullcontext():
+        looked_up(source(fails), KEYS[:1])
+    assert len(closed) == 1
 
 
 def limiter(connector: Connector, tmp_path: Path | None = None, **budget: Any) -> Any:
