@@ -410,7 +410,7 @@ def test_a_slow_query_times_out_and_is_cancelled_on_the_server(
             took = run(port)
     else:
         took = run(None)
-    assert took < 30, "the query itself takes 60 s"
+    assert took < 2
 
 
 def test_a_stalled_server_times_out_in_time_and_its_connection_is_thrown_away(
@@ -429,7 +429,7 @@ def test_a_stalled_server_times_out_in_time_and_its_connection_is_thrown_away(
 
     table = customers(postgres_server, port=line.port, pool_size="1")
     took, rows = during(PostgresConnector(table), stall_then_ask)
-    assert took < 10
+    assert took < 1.5
     assert rows == 1
 
 
@@ -446,7 +446,7 @@ def test_a_stalled_server_does_not_stop_the_connector_from_closing(
         await connector.aclose()
         return time.monotonic() - start
 
-    assert asyncio.run(stall_and_close()) < 20
+    assert asyncio.run(stall_and_close()) < 6
 
 
 def test_a_server_that_takes_a_connection_and_says_nothing_may_pass(
