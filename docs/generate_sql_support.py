@@ -1,7 +1,7 @@
-"""Writes ``docs/sql-support.md`` from ``tests/queries``: run ``python docs/generate_sql_support.py``.
+"""Writes the pages on SQL from ``tests/queries``: run ``python docs/generate_sql_support.py``.
 
-A test compares the file with what this makes, and the suites hold every line of it against Spark, so that the
-page cannot promise what does not run.
+A test compares the files with what this makes, and the suites hold every line of them against Spark, so that
+the pages cannot promise what does not run.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from docs.generate_options import indexed  # noqa: E402 (the path above comes first)
+from docs.generate_options import anchor  # noqa: E402 (the path above comes first)
 from tests.queries.corpus import Case, cases  # noqa: E402 (the path above comes first)
 from tests.queries.kinds import KINDS  # noqa: E402
 from tests.queries.tpch.data import KEYS  # noqa: E402
 from tests.queries.tpch.pairs import QUERIES, outcomes, pairs, tables_of  # noqa: E402
 
-TARGET = Path(__file__).with_name("sql-support.md")
+DOCS = Path(__file__).resolve().parent
 
 _INTRODUCTION = """\
 # SQL support
 
-This page is made from the cases in `tests/queries` by `python docs/generate_sql_support.py`. Each line is a
-statement that the tests run twice, once with lookup tables and once over ordinary tables; column names, types
-and rows must be the same. What cannot be a lookup join is refused while the statement is planned, with the
-reason; it is never answered wrong.
+Each line of these pages is a statement that the tests run twice, once with lookup tables and once over
+ordinary tables. Column names, types and rows must be the same. A statement that cannot be a lookup join is
+refused while it is planned, with the reason; it is never answered wrong.
 
 {counts}
 
-{index}
-"""
+- [Statements that run](sql-support/statements.md):
+{topics}
+- [Statements that are refused, and what to write instead](sql-support/refused.md)
+- [The queries of TPC-H](sql-support/tpch.md)
 
-_KINDS = """
 ## Join types, by the side of the lookup table
 
-*asked*: by key. Otherwise the table is read whole and Spark joins it, for the reason that EXPLAIN gives
+*looked up*: by key. Otherwise the table is read whole and Spark joins it, for the reason that EXPLAIN gives
 (`read because`). Where the connector cannot read its table, or a LOOKUP hint names it, the join is refused
 with that reason.
 
@@ -83,13 +83,15 @@ What Spark computes twice is asked twice. No rewrite cures these, and EXPLAIN sa
 
 _CLAUSE = re.compile(r" ((?:FROM|WHERE|GROUP|SELECT|(?:(?:LEFT|RIGHT|FULL|CROSS|OUTER|ANTI) )*JOIN) )")
 
-_REFUSED = """
-## What is refused, and what to write instead
+_REFUSED = """\
+# Statements that are refused
+
+Each with its message, and with what to write instead where there is something.
 
 """
 
-_TPCH = """
-## TPC-H
+_TPCH = """\
+# The queries of TPC-H
 
 The 22 queries at scale 0.01. Each runs with each of its tables in turn as the lookup table, with each two
 neighbours in the list, and with all of them. {counts}
@@ -105,11 +107,18 @@ a key. Both give Spark's rows. Under *several*: how many of the choices of more 
 """
 
 
-def page() -> str:
-    """The whole page."""
+def pages() -> dict[Path, str]:
+    """All files that are made, with their texts."""
     known = cases()
-    parts = [_INTRODUCTION.replace("{counts}", _counts(known)), *_kinds(), *_topics(known)]
-    return indexed("".join([*parts, *_refusals(known), *_tpch()]), deepest=2)
+    links = (f"[{title}](sql-support/statements.md#{anchor(title)})" for title in _TOPICS.values())
+    index = _INTRODUCTION.format(counts=_counts(known), topics="\n".join(f"    - {link}" for link in links))
+    made = {
+        "sql-support.md": [index, *_kinds()],
+        "sql-support/statements.md": ["# Statements that run\n", *_topics(known)],
+        "sql-support/refused.md": _refusals(known),
+        "sql-support/tpch.md": _tpch(),
+    }
+    return {DOCS / name: "".join(parts) for name, parts in made.items()}
 
 
 def _counts(known: list[Case]) -> str:
@@ -123,15 +132,16 @@ def _counts(known: list[Case]) -> str:
 
 
 def _kinds() -> Iterable[str]:
-    yield _KINDS
-    yield from (f"| {kind.title} | {kind.on_the_right} | {kind.on_the_left} |\n" for kind in KINDS)
+    for kind in KINDS:
+        sides = ("looked up" if side == "asked" else side for side in (kind.on_the_right, kind.on_the_left))
+        yield f"| {kind.title} | {' | '.join(sides)} |\n"
 
 
 def _topics(known: list[Case]) -> Iterable[str]:
     for topic, title in _TOPICS.items():
         running = [case for case in known if case.topic == topic and case.runs]
         yield f"\n## {title}\n{_ONCE if topic == 'once' else ''}\n"
-        yield f"The statements are in [`{topic}.sql`](../tests/queries/flights/{topic}.sql).\n\n"
+        yield f"The statements are in [`{topic}.sql`](../../tests/queries/flights/{topic}.sql).\n\n"
         yield from (f"- {case.title}\n" for case in running)
 
 
@@ -139,7 +149,7 @@ def _refusals(known: list[Case]) -> Iterable[str]:
     yield _REFUSED
     for case in known:
         if case.refused is not None:
-            yield f"### {case.title}\n\n```sql\n{_wrapped(case.text)}\n```\n\n> {case.refused}\n\n"
+            yield f"## {case.title}\n\n```sql\n{_wrapped(case.text)}\n```\n\n> {case.refused}\n\n"
             if case.instead is not None:
                 yield f"Instead:\n\n```sql\n{_wrapped(case.instead)}\n```\n\n"
 
@@ -187,4 +197,6 @@ def _cell(outcome: str) -> str:
 
 
 if __name__ == "__main__":
-    TARGET.write_text(page(), encoding="utf-8")
+    for path, text in pages().items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import lookup_hints
+import lookup_hints.spi
+import lookup_hints.testing
 from docs import (
     generate_dashboard,
     generate_metrics,
@@ -14,11 +16,23 @@ from docs import (
     generate_plan_picture,
     generate_sql_support,
 )
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
+from lookup_hints.tables.registry import connector_class
 
 
 def test_the_option_reference_is_made_from_the_option_tables() -> None:
-    text = generate_options.TARGET.read_text(encoding="utf-8")
-    assert text == generate_options.page(), "run: python docs/generate_options.py"
+    for path, made in generate_options.pages().items():
+        assert path.read_text(encoding="utf-8") == made, "run: python docs/generate_options.py"
+
+
+def test_each_option_has_a_title_on_one_page_of_the_reference() -> None:
+    pages = generate_options.pages()
+    titles = [each for text in pages.values() for each in re.findall(r"^### `(.*)`$", text, re.MULTILINE)]
+    assert [each.key for each in LOOKUP_OPTIONS if titles.count(each.key) == 0] == []
+    index = pages[ROOT / "docs" / "options.md"]
+    for name, place in generate_options.CONNECTORS.items():
+        for option in connector_class(place).OPTIONS:
+            assert f"[`{option.shown_key}`](connectors/{name}.md#" in index
 
 
 def test_the_page_on_metrics_is_made_from_the_counts() -> None:
@@ -42,8 +56,8 @@ def test_the_picture_of_a_notebooks_plan_is_what_a_notebook_shows() -> None:
 
 
 def test_the_page_on_sql_is_made_from_the_cases() -> None:
-    text = generate_sql_support.TARGET.read_text(encoding="utf-8")
-    assert text == generate_sql_support.page(), "run: python docs/generate_sql_support.py"
+    for path, made in generate_sql_support.pages().items():
+        assert path.read_text(encoding="utf-8") == made, "run: python docs/generate_sql_support.py"
 
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -102,10 +116,18 @@ def test_the_front_page_shows_what_other_pages_run_and_measure() -> None:
     assert figure in performance
 
 
-def test_the_page_on_the_api_lists_what_can_be_imported() -> None:
-    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    listed = {*re.findall(r"^ +- (\w+)", page, re.MULTILINE), *re.findall(r"`(\w+Lookup)`", page)}
-    assert listed == set(lookup_hints.__all__)
+def test_the_pages_on_the_api_list_what_can_be_imported() -> None:
+    listed: dict[str, list[str]] = {}
+    for page in (ROOT / "docs" / "api.md", *(ROOT / "docs" / "api").glob("*.md")):
+        module, _, names = page.read_text(encoding="utf-8").partition("\n::: ")[2].partition("\n")
+        listed.setdefault(module, []).extend(re.findall(r"^ +- (\w+)", names, re.MULTILINE))
+    assert "`AsyncLookup` and `SyncLookup` come from" in (ROOT / "docs" / "api.md").read_text(
+        encoding="utf-8"
+    )
+    listed["lookup_hints"] += ["AsyncLookup", "SyncLookup"]
+    for package in (lookup_hints, lookup_hints.spi, lookup_hints.testing):
+        assert sorted(listed.pop(package.__name__)) == sorted(package.__all__)
+    assert listed == {}
     # Griffe shows examples as code under this title alone.
     modules = [*(ROOT / "lookup_hints").rglob("*.py"), *(ROOT / "connectors").rglob("*.py")]
     assert [

@@ -14,7 +14,7 @@ _RETRY = (
 )
 _HTTP_RETRY = f"{_RETRY} With 'exponential_delay': 'initial-backoff', 'max-backoff' and 'backoff-multiplier'."
 _NO_HBASE = "There is no connector for HBase yet. A connector of your own is one class."
-_HTTP = "The connector 'http' has names of its own: see its options in docs/options.md."
+_HTTP = "The connector 'http' has names of its own: see its options in docs/connectors/http.md."
 
 TABLE_OPTIONS: Mapping[str, str] = {
     "lookup.cache.": _OLD_CACHE,

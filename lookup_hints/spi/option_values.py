@@ -1,6 +1,6 @@
 """Options as data: key, type, default, meaning, and where each may stand; and what values each type takes.
 
-Validation, nearest-name help, DESCRIBE and the reference in ``docs/options.md`` are all made from tables of
+Validation, nearest-name help, DESCRIBE and the reference in ``docs/options`` are all made from tables of
 options: ``lookup_options``, ``stream_options`` and, for connectors, their ``OPTIONS``.
 """
 

@@ -41,11 +41,9 @@ def test_the_keys_of_the_page_on_security_are_shown_and_hidden(
 
 
 def test_the_example_of_the_connector_adbc(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (DOCS / "connectors.md").read_text(encoding="utf-8")
-    section = page.partition("\n## adbc\n")[2].partition("\n## ")[0]
-    blocks = blocks_of(section)
+    blocks = blocks_of((DOCS / "connectors" / "adbc.md").read_text(encoding="utf-8"))
     assert [kind for kind, _ in blocks] == ["", "python", ""]
-    run_blocks(blocks[1:], "connectors.md", spark, capsys)
+    run_blocks(blocks[1:], "adbc.md", spark, capsys)
 
 
 def test_the_first_connector_of_the_page_on_your_own(
