@@ -176,6 +176,15 @@ def nearest(name: str, known: Sequence[str]) -> str:
     return did_you_mean(name, known) or (f"Known: {', '.join(known)}." if known else "")
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, in words that agree with it.
+
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """A sentence that names the nearest of ``known``, or nothing where none is near.
 

@@ -20,7 +20,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from lookup_hints.errors import NotAllowed, OptionError, Problem, QueryError, Span, did_you_mean, nearest
+from lookup_hints.errors import (
+    NotAllowed,
+    OptionError,
+    Problem,
+    QueryError,
+    Span,
+    counted,
+    did_you_mean,
+    nearest,
+)
 from lookup_hints.spi import flink
 from lookup_hints.spi.arrow_types import TIMESTAMP
 from lookup_hints.spi.flink import instead_of
@@ -279,19 +288,15 @@ def named_parameters(text: str, args: Sequence[Any]) -> tuple[str, dict[str, Any
     markers = [piece for piece in code(pieces(text)) if piece.is_symbol("?")]
     if len(markers) != len(args):
         first_without = [Span(text, marker.start, marker.end) for marker in markers[len(args) :]]
-        counted = f"{_count(len(markers), 'parameter marker')} (?) and {_count(len(args), 'value')}"
+        there = f"{counted(len(markers), 'parameter marker')} (?) and {counted(len(args), 'value')}"
         tip = "Each marker takes one value, in the order of the text."
         place = first_without[0] if first_without else None
-        raise QueryError(Problem(f"There are {counted} for them.", place, tip))
+        raise QueryError(Problem(f"There are {there} for them.", place, tip))
     for number, marker in enumerate(markers):
         out += [text[at : marker.start], f":__p{number}"]
         at = marker.end
     named = {f"__p{number}": value for number, value in enumerate(args)}
     return "".join([*out, text[at:]]), named
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 @dataclass(frozen=True)

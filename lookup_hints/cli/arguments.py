@@ -120,6 +120,9 @@ def parser() -> argparse.ArgumentParser:
         default="text",
         help="how findings are written: for readers (default), for GitHub Actions, as JSON or SARIF",
     )
+    check.add_argument(
+        "--strict", action="store_true", help="exit code 1 also where a statement is not fully checked"
+    )
     add_surroundings(check)
     check.set_defaults(command="check")
 

@@ -15,8 +15,14 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from lookup_hints import __version__
-from lookup_hints.cli.names_in_text import ScriptNames, created_name, no_column_before_from, unknown_columns
-from lookup_hints.errors import OptionError, Problem, QueryError, Span
+from lookup_hints.cli.names_in_text import (
+    ScriptNames,
+    created_name,
+    no_column_before_from,
+    possible_columns,
+    unknown_columns,
+)
+from lookup_hints.errors import OptionError, Problem, QueryError, Span, UnsupportedLookup, counted
 from lookup_hints.hints.hint_comments import lookup_hints
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.plan.explain import joins_text
@@ -64,6 +70,11 @@ class Finding:
     is_error: bool = True
     start: int = 0
     end: int = 0
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether it notes a statement that could not be checked, or not fully; not that a file is empty."""
+        return not self.is_error and self.end > 0
 
 
 @dataclass(frozen=True)
@@ -193,20 +204,23 @@ class _Checker:
         not_created = self._names.failed.intersection(map(str.lower, names))
         if not_created:
             return _Checked(not_created=not_created.pop())
-        without_columns = [table.name for table in tables if table is not None and not table.schema.names]
-        if without_columns:
-            return _Checked(unread=without_columns[0])
         if not (hints or any(tables)):
             return _Checked()
+        unread = next((each.name for each in tables if each is not None and not each.schema.names), None)
+        planning = _TextPlanning(self._catalog, self._settings, possible_columns(text))
         try:
-            planned = plan(text, hints, _TextPlanning(self._catalog, self._settings))
-            if problems := list(self._unknown_names(text)):
-                raise QueryError(problems)
-            return _Checked(planned)
+            planned = plan(text, hints, planning)
         except UnreadableStatement:
             if hints or surely_uses_lookup(text, self._catalog.find):
                 raise
-        return _Checked()
+            return _Checked()
+        except UnsupportedLookup:
+            if unread is None:
+                raise
+            planned = None
+        if problems := list(self._unknown_names(text)):
+            raise QueryError(problems)
+        return _Checked(planned if unread is None else None, unread)
 
     def _unknown_names(self, text: str) -> Iterator[Problem]:
         statement = ReadStatement(text, self._catalog.find)
@@ -220,7 +234,7 @@ def check_script(text: str, given: CheckOptions = CheckOptions()) -> list[Findin
     """Everything that is wrong with the lookup joins, hints and DDL of a script, as far as its text tells.
 
     Types of keys and names of other tables are not known without Spark; a statement over a lookup table
-    without a column list is not checked, and a note says so.
+    without a column list is checked as far as that needs no columns, and a note says so.
 
     Args:
         text: the script.
@@ -248,7 +262,7 @@ def _findings(checker: _Checker, statement: ScriptStatement, script: str) -> Ite
         yield from (_finding_in(statement, problem, script) for problem in error.problems)
         return
     if table is not None:
-        note = f"not checked: {table} takes its columns from its source; give it a column list"
+        note = f"columns not checked: {table} takes them from its source; give it a column list"
     if note is not None:
         yield replace(_finding(Problem(note), _first_line(statement, script)), is_error=False)
 
@@ -353,6 +367,8 @@ class _TextPlanning(Context):
 
     catalog: LookupCatalog
     settings: Mapping[str, str]
+    guessed: Collection[str]
+    """The columns of a table that takes them from its source."""
 
     @property
     def predicates(self) -> Mapping[str, RowPredicate]:
@@ -366,10 +382,20 @@ class _TextPlanning(Context):
         return self.catalog.tables()
 
     def find_table(self, name: str) -> LookupTable | None:
-        return self.catalog.find(name)
+        table = self.catalog.find(name)
+        if table is None or table.schema.names:
+            return table
+        return replace(table, schema=pa.schema([(each, pa.string()) for each in sorted(self.guessed)]))
 
     def connector(self, table: LookupTable) -> Connector:
-        return build_connector(table)
+        try:
+            return build_connector(table)
+        except OptionError:
+            known = self.catalog.find(table.name)
+            if known is None or known.schema.names:
+                raise
+            # Its source has other columns; what it is able to is not known then.
+            return build_connector(replace(table, options={"connector": "memory", "rows": "[]"}))
 
     def name_function(self, spec: LookupSpec, repeated: bool) -> str:
         return f"lookup_{spec.table.name}"
@@ -420,11 +446,9 @@ def _kind(finding: Finding) -> str:
 
 
 def _text_lines(file: str, findings: Sequence[Finding]) -> list[str]:
-    errors = sum(finding.is_error for finding in findings)
-    return [
-        *(_text_line(file, each) for each in findings),
-        f"{file}: {errors} error{'' if errors == 1 else 's'}",
-    ]
+    errors, gaps = (sum(each.is_error for each in findings), sum(each.is_gap for each in findings))
+    left = f", {counted(gaps, 'statement')} not fully checked" if gaps else ""
+    return [*(_text_line(file, each) for each in findings), f"{file}: {counted(errors, 'error')}{left}"]
 
 
 def _text_line(file: str, finding: Finding) -> str:

@@ -166,7 +166,7 @@ def _check(options: argparse.Namespace) -> int:
     if text := FORMATS[options.format](found):
         print(text)
     is_well = len(found) == len(checked) and not any(
-        each.is_error for every in found.values() for each in every
+        each.is_error or (options.strict and each.is_gap) for every in found.values() for each in every
     )
     return WELL if is_well else FAILED
 

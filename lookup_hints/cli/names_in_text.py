@@ -21,8 +21,8 @@ Names = frozenset[str]
 def unknown_columns(statement: ReadStatement) -> Iterator[Problem]:
     """The columns that a statement takes from lookup tables by their aliases, and that these do not have."""
     for use in statement.uses:
-        if use.block.pipes or use.relation.columns:  # where columns may have other names
-            continue
+        if use.block.pipes or use.relation.columns or not use.table.schema.names:
+            continue  # where columns may have other names, or nobody knows them
         hidden = [query for query in statement.structure.queries if _hides(statement, query, use)]
         for at in statement.tokens.places(use.alias, use.block.first, use.block.last - 2):
             column = statement.pieces[at + 2]
@@ -47,6 +47,13 @@ def _hides(statement: ReadStatement, query: Query, use: LookupUse) -> bool:
     """Whether a query inside the block of ``use`` has a relation of its name, which its expressions mean."""
     is_inside = use.block.first < query.first and query.last <= use.block.last
     return is_inside and any(use.alias.lower() in statement.aliases_in(block) for block in query.blocks)
+
+
+def possible_columns(text: str) -> Names:
+    """The columns that a table may have of which nothing is known: all names that stand before no dot."""
+    found = code(pieces(text))
+    leading = {piece.name.lower() for at, piece in enumerate(found) if _leads(found, at)}
+    return frozenset(piece.name.lower() for piece in found if piece.is_name) - leading
 
 
 def no_column_before_from(text: str) -> Iterator[Problem]:
@@ -151,7 +158,7 @@ class ScriptNames:
     def _names_of(self, statement: ReadStatement, relation: Relation) -> Names | None:
         table = statement.table_of(relation)
         if table is not None:
-            return frozenset(re.findall(r"\w+", str(table.schema).lower()))
+            return frozenset(re.findall(r"\w+", str(table.schema).lower())) if table.schema.names else None
         if relation.shape is Shape.FUNCTION:
             return frozenset() if statement.tokens.is_word(relation.start, "RANGE") else None
         if relation.shape is Shape.TABLE and relation.cte is None:

@@ -12,7 +12,7 @@ from urllib.parse import unquote_plus
 
 import pyarrow as pa
 
-from lookup_hints.errors import AnswerError, ConnectorError, LookupHintsError, LookupTimeout
+from lookup_hints.errors import AnswerError, ConnectorError, LookupHintsError, LookupTimeout, counted
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.lookup_metrics import Events
 from lookup_hints.spi import Connector
@@ -25,7 +25,7 @@ _KEYS_SHOWN = 3
 
 
 def failure(spec: LookupSpec, part: Part, error: Exception) -> ConnectorError:
-    message = f"{_what(spec, part)} failed after {_times(part.attempt)}: {_said(error)}"
+    message = f"{_what(spec, part)} failed after {counted(part.attempt, 'attempt')}: {_said(error)}"
     kind = LookupTimeout if isinstance(error, LookupTimeout) else ConnectorError
     return _chained(kind(message), error)
 
@@ -35,7 +35,8 @@ def out_of_time(spec: LookupSpec, part: Part, error: Exception | None) -> Connec
     last = f" The last one failed: {_said(error).rstrip('.')}." if error is not None else ""
     message = (
         f"{_what(spec, part)} has no final outcome within the timeout of {spec.settings.timeout:g} s,"
-        f" after {_times(part.attempt)}.{last} Raise 'timeout', or lower 'max-attempts' or the delay."
+        f" after {counted(part.attempt, 'attempt')}.{last}"
+        " Raise 'timeout', or lower 'max-attempts' or the delay."
     )
     return _chained(LookupTimeout(message), error)
 
@@ -63,17 +64,12 @@ def shown_keys(keys: pa.Table) -> str:
     some = keys.slice(0, _KEYS_SHOWN).to_pylist()
     shown = "; ".join(", ".join(f"{name} = {_short(value)}" for name, value in row.items()) for row in some)
     more = "; ..." if keys.num_rows > _KEYS_SHOWN else ""
-    noun = "key" if keys.num_rows == 1 else "keys"
-    return f"{keys.num_rows} {noun} ({shown}{more})"
+    return f"{counted(keys.num_rows, 'key')} ({shown}{more})"
 
 
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _times(attempts: int) -> str:
-    return "1 attempt" if attempts == 1 else f"{attempts} attempts"
 
 
 def _said(error: Exception) -> str:
@@ -108,7 +104,7 @@ class EventLog:
         if self._spec.settings.log_keys:
             which, what = shown_keys(keys), str(error)
         else:
-            which, what = _counted(keys.num_rows), without_values(str(error), keys)
+            which, what = counted(keys.num_rows, "key"), without_values(str(error), keys)
         kind = type(error).__name__
         self._tell("failure", logging.WARNING, f"the first failure in this task, of {which}: {kind}: {what}")
 
@@ -116,7 +112,7 @@ class EventLog:
         """Rows came of ``strangers``, which are not among the keys that were ``asked``."""
         if "unasked" in self._told:
             return
-        which = shown_keys(strangers) if self._spec.settings.log_keys else _counted(strangers.num_rows)
+        which = shown_keys(strangers) if self._spec.settings.log_keys else counted(strangers.num_rows, "key")
         text = f"the first rows in this task of keys that were not asked are dropped: of {which}"
         if _spelled_alike(strangers, asked):
             text += (
@@ -127,7 +123,7 @@ class EventLog:
 
     def throttled(self, keys: int) -> None:
         if "throttled" not in self._told:
-            text = f"the source refuses requests for a while; {_counted(keys)} under way"
+            text = f"the source refuses requests for a while; {counted(keys, 'key')} under way"
             self._tell("throttled", logging.WARNING, text)
 
     def down(self, outage: str) -> None:
@@ -138,7 +134,7 @@ class EventLog:
 
     def stopped(self, keys: int) -> None:
         """Spark wants no more rows; this many keys were asked."""
-        self._tell("stopped", logging.INFO, f"stopped after {_counted(keys)}: Spark wants no more rows")
+        self._tell("stopped", logging.INFO, f"stopped after {counted(keys, 'key')}: Spark wants no more rows")
 
     def _tell(self, kind: str, level: int, text: str) -> None:
         spec = self._spec
@@ -166,10 +162,6 @@ def _plain(key: tuple[Any, ...]) -> tuple[Any, ...]:
         unicodedata.normalize("NFKC", part).casefold().strip().lstrip("0") if isinstance(part, str) else part
         for part in key
     )
-
-
-def _counted(keys: int) -> str:
-    return "1 key" if keys == 1 else f"{keys:,} keys"
 
 
 def without_values(text: str, keys: pa.Table) -> str:

@@ -9,7 +9,7 @@ from functools import cached_property
 from sqlglot import exp
 
 from lookup_hints.errors import Problem, UnsupportedLookup
-from lookup_hints.plan.parse.statement import Statement
+from lookup_hints.plan.parse.statement import Statement, UnreadableStatement
 from lookup_hints.plan.parse.tokens import QUERY_WORDS
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.lexer import quoted
@@ -217,7 +217,7 @@ def _whole(statement: Statement, key: KeyEquality) -> Conjunct:
 def _tree(statement: Statement, part: Cut) -> exp.Expr:
     tree = statement.expression(part)
     if tree is None:
-        raise UnsupportedLookup(
+        raise UnreadableStatement(
             Problem("This condition of a lookup join cannot be parsed.", statement.span(part))
         )
     return tree
@@ -294,7 +294,7 @@ def _between(statement: Statement, first: int, last: int) -> Cut:
     if first > last:
         at = min(first, len(statement.pieces) - 1)
         problem = "A condition is missing beside this AND."
-        raise UnsupportedLookup(Problem(problem, statement.span(statement.tokens.cut(at, at))))
+        raise UnreadableStatement(Problem(problem, statement.span(statement.tokens.cut(at, at))))
     return statement.tokens.cut(first, last)
 
 

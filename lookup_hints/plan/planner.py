@@ -134,7 +134,8 @@ def _planned(facts: Facts, settled: Decisions) -> LookupPlan:
         assert refusal is not None, "what is not written is refused"
         more = _more_settled(facts, settled, refusal)
         if more is None:
-            raise UnsupportedLookup((first or refusal).problems)
+            told = first or refusal
+            raise told if isinstance(told, UnreadableStatement) else UnsupportedLookup(told.problems)
         if more.looked_through != settled.looked_through:
             first = first or refusal
         settled = more

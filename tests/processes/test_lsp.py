@@ -140,6 +140,13 @@ def test_an_editor_sees_mistakes_what_things_are_and_how_to_go_on(editor: Editor
     assert "'capacity'" in mistake["message"]
     assert mistake["range"]["start"]["line"] == 4
 
+    # A table whose columns only its source knows.
+    unlisted = "CREATE TEMPORARY TABLE c WITH ('connector' = 'postgres', 'url' = '${env:SHOP}');\n"
+    editor.change(4, unlisted + "SELECT c.name FROM o JOIN c ON o.id >> = c.id;")
+    (mistake,) = editor.diagnostics()
+    assert mistake["message"] == "This condition of a lookup join cannot be parsed."
+    assert mistake["range"] == range_of(1, 31, 45)
+
     editor.notify("textDocument/didClose", {"textDocument": {"uri": URI}})
     assert editor.diagnostics() == []
 

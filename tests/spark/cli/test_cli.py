@@ -348,8 +348,11 @@ def test_check_touches_no_source(tmp_path: Path, capsys: pytest.CaptureFixture[s
         encoding="utf-8",
     )
     assert main(["check", str(path)]) == 0
-    out = capsys.readouterr().out
-    assert f"{path}:4:1: note: not checked: b takes its columns from its source" in out
+    assert capsys.readouterr().out == (
+        f"{path}:4:1: note: columns not checked: b takes them from its source; give it a column list\n"
+        f"{path}: 0 errors, 1 statement not fully checked\n"
+    )
+    assert main(["check", "--strict", str(path)]) == 1
 
 
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
@@ -412,10 +415,13 @@ def test_check_takes_several_files(tmp_path: Path, capsys: pytest.CaptureFixture
     assert printed.out == (
         f"{a}: 0 errors\n"
         f"{b}:1:1: error: No statement begins with SELEC. Did you mean SELECT?\nSELEC 1\n^^^^^\n{b}: 1 error\n"
-        f"{c}:1:1: note: not checked: no statement of Spark's own begins with SUMMON\n{c}: 0 errors\n"
+        f"{c}:1:1: note: not checked: no statement of Spark's own begins with SUMMON\n"
+        f"{c}: 0 errors, 1 statement not fully checked\n"
     )
     assert "There is no file 'nowhere.sql'" in printed.err
     assert main(["check", a, c]) == 0
+    assert main(["check", "--strict", a, c]) == 1
+    assert main(["check", "--strict", a]) == 0
 
 
 def test_check_finds_parameters_without_a_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -143,6 +143,69 @@ def right_statements() -> Iterator[tuple[str, str]]:
         yield file.name, file.read_text(encoding="utf-8")
 
 
+UNLISTED = (
+    "CREATE TEMPORARY TABLE {} WITH"
+    " ('connector' = 'postgres', 'url' = '${{env:SHOP}}', 'table-name' = '{}');\n"
+)
+NOTE = "columns not checked: c takes them from its source; give it a column list"
+
+
+@pytest.mark.parametrize(
+    ("query", "mistake"),
+    [
+        (
+            "SELECT /*+ LOOKUP('table' = 'x') */ c.name FROM o JOIN c ON o.id = c.id",
+            "2:29 LOOKUP names 'x', but no lookup join in this query block has that alias. Known: c.",
+        ),
+        (
+            "SELECT c.name FROM o LEFT JOIN c ON o.id >> = c.id",
+            "2:37 This condition of a lookup join cannot be parsed.",
+        ),
+        (
+            "SELECT c.name FROM o JOIN c ON o.id = c.id AND",
+            "2:44 A condition is missing beside this AND.",
+        ),
+        (
+            "SELECT c.name, FROM o JOIN c ON o.id = c.id",
+            "2:14 There is no column between this comma and FROM. Leave the comma out.",
+        ),
+        (
+            "SELECT c.name FRM o JOIN c ON o.id = c.id",
+            "2:26 How the lookup table c is used here cannot be read.",
+        ),
+        (
+            "SELECT /*+ LOOKUP('table' = 'c', 'async' = 'false', 'capacity' = '3') */ c.name FROM o"
+            " FULL JOIN c ON o.id = c.id",
+            "2:1 " + NOTE,
+        ),
+    ],
+)
+def test_a_table_without_a_column_list_is_checked_as_far_as_that_needs_no_columns(
+    query: str, mistake: str
+) -> None:
+    told = check_script(UNLISTED.format("c", "c") + query)
+    assert [f"{each.line}:{each.column} {each.message}" for each in told] == [mistake]
+
+
+def test_columns_of_other_tables_are_checked_beside_one_without_a_column_list() -> None:
+    told = found(
+        UNLISTED.format("d", "d") + "SELECT c.nam, d.nam FROM o JOIN c ON o.id = c.id JOIN d ON o.id = d.id"
+    )
+    assert told == ["3:10 The table c has no column 'nam'. Did you mean 'name'?"]
+
+
+@pytest.mark.work(10)
+def test_right_statements_over_tables_without_a_column_list_have_no_mistakes() -> None:
+    unlisted = "".join(UNLISTED.format(name, name) for name in ("customers", "weather", "rates"))
+    checked = 0
+    for where, script in right_statements():
+        if where == "golden":
+            wrong = [each.message for each in check_script(unlisted + script) if each.is_error]
+            assert wrong == [], script
+            checked += 1
+    assert checked > 200
+
+
 @pytest.mark.work(10)
 def test_no_alias_of_a_right_statement_is_unknown() -> None:
     read = 0
