@@ -80,7 +80,7 @@ docs: $(VENV)/.docs
 
 # What a user may have in the end: the list is of an environment with the wheel and all that its connectors and ways in
 # need. PySpark is not in it, as clusters bring their own.
-RELEASED = postgres,http-fast,redis,adbc,notebook,shell,lsp,prometheus,otel
+RELEASED = postgres,http,redis,adbc,notebook,shell,lsp,prometheus,otel
 release: $(VENV)/.release
 	@rm -rf dist build/release
 	@$(BIN)/python -m build --outdir dist . > /dev/null

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.bench_http [--keys N] [--runs N]``. The server is 2 ms away and shares the machine.
 Each key is asked once, 100 requests at a time in each task; the ways with many keys per request get ten times
-as many keys; httpx, the client without the extra ``http-fast``, gets a tenth. Planning the job counts.
+as many keys; httpx, the client where httptools is missing, gets a tenth. Planning the job counts.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Counted(AsyncLookup):
 
 
 class OverHttpx(HttpConnector):
-    """The connector ``http`` over httpx, as where the extra ``http-fast`` is not installed."""
+    """The connector ``http`` over httpx, as where httptools is missing."""
 
     async def aopen(self) -> None:
         """As ever, with this client."""

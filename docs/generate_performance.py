@@ -117,7 +117,7 @@ cheaper](ask-or-read.md), and where a join has no key.
 
 - 100 keys in a GET: {get} times as fast as one by one. 1,000 keys in a POST: {post} times.
 - One key in each request: {aiohttp} times the speed of one process with plain aiohttp.
-- With the extra `http-fast` that is {httpx} times as fast as with `http` alone, which sends requests by httpx.
+- That is {httpx} times as fast as over httpx, which sends requests where httptools cannot be installed.
 
 ## A cache
 

@@ -159,6 +159,13 @@ def test_the_oldest_sqlglot_is_tested_with_the_oldest_spark_and_the_newest_with_
     assert f"with PySpark {spark}, the newest" in page
 
 
+def test_the_extra_http_brings_the_client_that_keeps_connections() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    extras = dict(re.findall(r"^(http|http-fast) = (\[.*\])", project, re.MULTILINE))
+    assert '"httptools' in extras["http"]
+    assert extras["http-fast"] == '["lookup-hints[http]"]', "whoever asks for it gets the same"
+
+
 def test_the_conda_recipe_asks_for_what_the_package_asks_for() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     recipe = (ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8")

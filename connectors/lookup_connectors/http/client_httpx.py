@@ -1,4 +1,4 @@
-"""httpx as the client, for who has not the extra ``http-fast``. Each request has a connection of its own.
+"""httpx as the client, where httptools is missing. Each request has a connection of its own.
 
 A connection that is kept may hold an answer that nobody asked for, and httpx would take it for that of the
 next request.
