@@ -71,12 +71,12 @@ class BytesInFlight:
     def hold_back(self, task: Hashable, *, needs_answer: bool) -> None:
         """The rows of ``task`` fill its memory; see ``SupportsBackpressure``."""
         self._holding[task] = needs_answer
-        self._grant()
+        self._grant_waiters()
 
     def go_on(self, task: Hashable) -> None:
         """There is room for rows of ``task`` again."""
         self._holding.pop(task, None)
-        self._grant()
+        self._grant_waiters()
 
     def _has_room(self, size: int) -> bool:
         return not self._holding and self.held + size <= self._limit
@@ -89,7 +89,7 @@ class BytesInFlight:
         oldest = min([*self._open], default=None)
         return not self._moving if oldest is None or oldest in self._pausing else oldest == request.age
 
-    def _grant(self) -> None:
+    def _grant_waiters(self) -> None:
         """Let go on who waits, the oldest first, as far as there is room; one at least where nobody moves."""
         while self._waiting:
             request = self._waiting[0]
@@ -99,7 +99,7 @@ class BytesInFlight:
             heappop(self._waiting)
             request.lease._end_wait(request.granted.get_loop().time())
             if is_wanted:
-                request.lease._add(request.size)
+                request.lease._add_bytes(request.size)
                 request.granted.set_result(None)
 
 
@@ -139,22 +139,22 @@ class ByteLease:
         if 0 < size <= self._spare:
             self._spare -= size  # it was counted when it was expected
             return
-        self._add(self._beyond_spare(size))
+        self._add_bytes(self._beyond_spare(size))
         if size < 0 and self._budget._waiting:
-            self._budget._grant()
+            self._budget._grant_waiters()
 
     def request(self, size: int) -> asyncio.Future[None] | None:
         """Count ``size`` bytes: now where there is room, else when the future that is returned is done."""
         size = self._beyond_spare(size) if self._spare else size
         budget = self._budget
         if not budget._waiting and budget._has_room(size):
-            self._add(size)
+            self._add_bytes(size)
             return None
         loop = asyncio.get_running_loop()
         granted = loop.create_future()
         heappush(budget._waiting, _WaitingRequest(self._age, next(budget._ages), size, self, granted))
         self._begin_wait(loop.time())
-        budget._grant()
+        budget._grant_waiters()
         return None if granted.done() else granted
 
     def has_room(self, size: int) -> bool:
@@ -163,7 +163,7 @@ class ByteLease:
 
     def expect_now(self, size: int) -> None:
         """Count ``size`` bytes that are expected."""
-        self._add(size)
+        self._add_bytes(size)
         self._spare += size
 
     async def room(self, size: int) -> None:
@@ -190,9 +190,9 @@ class ByteLease:
     def keep(self, size: int) -> None:
         """Hold just ``size`` bytes that are expected; all others came back, or are counted elsewhere."""
         self._spare = size
-        self._add(size - self.held)
+        self._add_bytes(size - self.held)
         if self._budget._waiting:
-            self._budget._grant()
+            self._budget._grant_waiters()
 
     def own(self) -> ByteLease:
         """The lease of one of the lookups, which may wait: a shared one never does."""
@@ -201,9 +201,9 @@ class ByteLease:
     def release(self) -> None:
         self._spare = 0
         self._budget._open.discard(self._age)
-        self._add(-self.held)
+        self._add_bytes(-self.held)
         if self._budget._waiting:
-            self._budget._grant()
+            self._budget._grant_waiters()
 
     # Waiting.
 
@@ -212,7 +212,7 @@ class ByteLease:
         """A block in which the lookup waits for something that others may hold, who may wait for bytes."""
         self._pauses += 1
         self._budget._pausing.add(self._age)
-        self._changed()
+        self._wake_waiters()
         try:
             yield
         finally:
@@ -241,7 +241,7 @@ class ByteLease:
             self._budget._moving -= self._is_moving
             if waiting:  # whatever thread this is: those who wait belong to their loop
                 with suppress(RuntimeError):  # which may be closed
-                    waiting[0].granted.get_loop().call_soon_threadsafe(self._budget._grant)
+                    waiting[0].granted.get_loop().call_soon_threadsafe(self._budget._grant_waiters)
 
     # Inside.
 
@@ -253,7 +253,7 @@ class ByteLease:
         self._spare -= expected
         return size - expected
 
-    def _add(self, size: int) -> None:
+    def _add_bytes(self, size: int) -> None:
         if size:
             self.held += size
             self._budget.held += size
@@ -271,10 +271,10 @@ class ByteLease:
             self._waited += now - self._since
         self._see_whether_it_moves()
 
-    def _changed(self) -> None:
+    def _wake_waiters(self) -> None:
         self._see_whether_it_moves()
         if self._budget._waiting:
-            self._budget._grant()
+            self._budget._grant_waiters()
 
     def _see_whether_it_moves(self) -> None:
         moves = self.held > 0 and not self._waits and not self._pauses

@@ -31,12 +31,12 @@ def convert(
     try:
         return to_arrow(values)
     except REFUSALS:
-        row, refusal = next(_refused(to_arrow, values))
+        row, refusal = next(_find_refused(to_arrow, values))
         place = f"table {table}: column {field.name!r} of the row {where(row)}"
         if isinstance(refusal, RecursionError):
             raise ConnectorError(f"{place}: {TOO_DEEP}.", permanent=True) from None
         raise ConnectorError(
-            f"{place}: {_shown(values[row])} does not fit {sql_type(field.type)}."
+            f"{place}: {_short_repr(values[row])} does not fit {sql_type(field.type)}."
             " Correct the value in the source, or declare the column with a type that holds it.",
             permanent=True,
         ) from None
@@ -45,7 +45,7 @@ def convert(
 TOO_DEEP = "the JSON is nested too deep to be read"
 
 
-def _refused(to_arrow: ToArrow, values: Sequence[Any]) -> Iterator[tuple[int, Exception]]:
+def _find_refused(to_arrow: ToArrow, values: Sequence[Any]) -> Iterator[tuple[int, Exception]]:
     """Which of ``values`` are refused, and why."""
     for row, value in enumerate(values):
         try:
@@ -54,7 +54,7 @@ def _refused(to_arrow: ToArrow, values: Sequence[Any]) -> Iterator[tuple[int, Ex
             yield row, refusal
 
 
-def _shown(value: object) -> str:
+def _short_repr(value: object) -> str:
     try:
         text = repr(value)
     except RecursionError:
@@ -113,17 +113,17 @@ def from_json_values(values: Sequence[Any], target: pa.DataType) -> pa.Array:
     empty texts for members, which are not dates.)
     """
     if types.is_struct(target):
-        return _structs(values, target)
+        return _build_structs(values, target)
     if types.is_map(target):
-        return _maps(values, target)
+        return _build_maps(values, target)
     if types.is_list(target):
-        return _lists(values, target)
+        return _build_lists(values, target)
     exact = _exact_type(target)
     if exact is not None:
         if not set(map(type, values)) <= {exact, type(None)}:
             raise TypeError
         return pa.array(values, target)
-    leaves = [None if value is None else _leaf(value, target) for value in values]
+    leaves = [None if value is None else _check_leaf(value, target) for value in values]
     is_text = types.is_decimal(target) or types.is_temporal(target)
     return from_texts(leaves, target) if is_text else as_floats(leaves, target)
 
@@ -136,31 +136,31 @@ def as_floats(numbers: Sequence[float | None], kind: pa.DataType) -> pa.Array:
     return values
 
 
-def _structs(values: Sequence[Any], target: pa.DataType) -> pa.Array:
-    members = [{} if value is None else _of(value, dict) for value in values]
+def _build_structs(values: Sequence[Any], target: pa.DataType) -> pa.Array:
+    members = [{} if value is None else _check_type(value, dict) for value in values]
     columns = [from_json_values([row.get(field.name) for row in members], field.type) for field in target]
     missing = pa.array([value is None for value in values], pa.bool_())
     return pa.StructArray.from_arrays(columns, fields=list(target), mask=missing)
 
 
-def _lists(values: Sequence[Any], target: pa.DataType) -> pa.Array:
-    lists = [None if value is None else _of(value, list) for value in values]
-    items = from_json_values(list(_flat(lists)), target.value_type)
-    return pa.ListArray.from_arrays(_offsets(lists), items).cast(target)
+def _build_lists(values: Sequence[Any], target: pa.DataType) -> pa.Array:
+    lists = [None if value is None else _check_type(value, list) for value in values]
+    items = from_json_values(list(_flatten_rows(lists)), target.value_type)
+    return pa.ListArray.from_arrays(_list_offsets(lists), items).cast(target)
 
 
-def _maps(values: Sequence[Any], target: pa.DataType) -> pa.Array:
-    maps = [None if value is None else _of(value, dict) for value in values]
-    keys = from_texts(list(_flat(maps)), target.key_type)  # JSON writes every key as text
+def _build_maps(values: Sequence[Any], target: pa.DataType) -> pa.Array:
+    maps = [None if value is None else _check_type(value, dict) for value in values]
+    keys = from_texts(list(_flatten_rows(maps)), target.key_type)  # JSON writes every key as text
     items = from_json_values([item for row in maps if row for item in row.values()], target.item_type)
-    return pa.MapArray.from_arrays(_offsets(maps), keys, items).cast(target)
+    return pa.MapArray.from_arrays(_list_offsets(maps), keys, items).cast(target)
 
 
-def _flat(rows: Iterable[Any]) -> Iterator[Any]:
+def _flatten_rows(rows: Iterable[Any]) -> Iterator[Any]:
     return chain.from_iterable(row for row in rows if row)
 
 
-def _offsets(rows: Sequence[Sized | None]) -> pa.Array:
+def _list_offsets(rows: Sequence[Sized | None]) -> pa.Array:
     """Where each row begins among the items of all, NULL for a NULL row, and where the last one ends."""
     ends = list(accumulate(0 if row is None else len(row) for row in rows))
     begins = [0, *ends][: len(rows)]
@@ -177,22 +177,22 @@ def _exact_type(kind: pa.DataType) -> type | None:
     return str if types.is_string(kind) else None
 
 
-def _leaf(value: Any, kind: pa.DataType) -> Any:
+def _check_leaf(value: Any, kind: pa.DataType) -> Any:
     if types.is_decimal(kind):
-        return str(_of(value, int, Decimal, str))
+        return str(_check_type(value, int, Decimal, str))
     if types.is_floating(kind):
         # str: "NaN" and "Infinity", which JSON has no number for. Python's float() takes more than they.
         if type(value) is str and not is_number(value):
             raise ValueError("not a number")
-        number = float(_of(value, int, float, Decimal, str, JsonWord))
+        number = float(_check_type(value, int, float, Decimal, str, JsonWord))
         is_word = type(value) is JsonWord or (type(value) is str and "n" in value.lower())
         if isinf(number) and not is_word:
             raise ValueError("more than a DOUBLE holds")
         return number
-    return _of(value, str)
+    return _check_type(value, str)
 
 
-def _of(value: Any, *expected: type) -> Any:
+def _check_type(value: Any, *expected: type) -> Any:
     # type(), not isinstance: True is not a number here.
     if type(value) not in expected:
         raise TypeError(f"{type(value).__name__} is not {' or '.join(kind.__name__ for kind in expected)}")

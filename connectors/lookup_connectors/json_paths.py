@@ -46,7 +46,7 @@ class Path:
 
 def named(name: str) -> Path:
     """The path to the member ``name``, whatever characters it has."""
-    return Path(name, _follow((name,)), name, name)
+    return Path(name, _follow_names((name,)), name, name)
 
 
 def parse_path(text: str) -> Path:
@@ -57,11 +57,11 @@ def parse_path(text: str) -> Path:
     if _CHAIN.fullmatch(text):
         # Most paths are; this is a tenth of the time that an expression takes.
         names = tuple(text.split("."))
-        return Path(text, _follow(names), names[0], text if len(names) == 1 else None)
-    return Path(text, _expression(text))
+        return Path(text, _follow_names(names), names[0], text if len(names) == 1 else None)
+    return Path(text, _compile_jmespath(text))
 
 
-def _follow(names: tuple[str, ...]) -> Callable[[Any], Any]:
+def _follow_names(names: tuple[str, ...]) -> Callable[[Any], Any]:
     if len(names) == 1:
         [only] = names
         return lambda document: document.get(only) if isinstance(document, dict) else None
@@ -76,7 +76,7 @@ def _follow(names: tuple[str, ...]) -> Callable[[Any], Any]:
     return find
 
 
-def _expression(text: str) -> Callable[[Any], Any]:
+def _compile_jmespath(text: str) -> Callable[[Any], Any]:
     try:
         import jmespath
     except ImportError:
@@ -86,7 +86,7 @@ def _expression(text: str) -> Callable[[Any], Any]:
     try:
         compiled = jmespath.compile(text)
     except jmespath.exceptions.JMESPathError as error:
-        raise ValueError(f"it is not JMESPath: {_first_line(error)}.{_tip(text)}") from None
+        raise ValueError(f"it is not JMESPath: {_first_line(error)}.{_tip_for(text)}") from None
     except RecursionError:
         raise ValueError("it is nested too deep") from None
 
@@ -111,7 +111,7 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0].rstrip(":.")
 
 
-def _tip(text: str) -> str:
+def _tip_for(text: str) -> str:
     """How ``text`` may have been meant."""
     if text.startswith(("$.", "$[")):
         return f" This looks like JSONPath; JMESPath begins with no $: {text[1:].lstrip('.')}"

@@ -70,10 +70,10 @@ def put_rows(name: str, rows: Any) -> None:
     Examples:
         >>> put_rows("countries", [{"code": "DE", "name": "Germany"}, {"code": "FR", "name": "France"}])
     """
-    _given[name] = rows if isinstance(rows, pa.Table) else _copied(rows)
+    _given[name] = rows if isinstance(rows, pa.Table) else _copy_rows(rows)
 
 
-def _copied(rows: Any) -> pa.Table | list[dict[str, Any]]:
+def _copy_rows(rows: Any) -> pa.Table | list[dict[str, Any]]:
     # A DataFrame is known by what it offers: importing pandas for the test would make it a dependency.
     if hasattr(rows, "iloc"):
         return pa.Table.from_pandas(rows, preserve_index=False)
@@ -97,7 +97,7 @@ class MemoryConnector(
     def __init__(self, table: LookupTable) -> None:
         super().__init__(table)
         self._data = table.options.get("data", table.name)
-        # Python's rows are on the driver only: they are taken along now. See `_converted` for the rest.
+        # Python's rows are on the driver only: they are taken along now. See `_rows_as_arrow` for the rest.
         self._source = _given.get(self._data)
         self._rows: pa.Table | None = None
         self._indexes: dict[tuple[str, ...], _Index] = {}
@@ -111,7 +111,7 @@ class MemoryConnector(
         if {"data", "rows"} <= self.table.options.keys():
             raise option_error(self.table, "'data' and 'rows' both say where rows come from")
         try:
-            self._converted()
+            self._rows_as_arrow()
         except ConnectorError as error:
             raise OptionError(Problem(str(error))) from error
 
@@ -125,10 +125,10 @@ class MemoryConnector(
     # Life.
 
     def open(self) -> None:
-        self._converted()
+        self._rows_as_arrow()
 
     async def aopen(self) -> None:
-        self._converted()
+        self._rows_as_arrow()
 
     def close(self) -> None:
         self._indexes.clear()
@@ -139,8 +139,8 @@ class MemoryConnector(
     # Lookups.
 
     def lookup(self, request: LookupRequest) -> Answer:
-        rows = self._converted()
-        index, wanted = self._index(rows, request.key_columns), rows.select(request.columns)
+        rows = self._rows_as_arrow()
+        index, wanted = self._index_by(rows, request.key_columns), rows.select(request.columns)
         if request.order is None:
             return wanted.take(index.positions(request.keys))
         owners, found = index.answering(request.keys, request.order, rows)
@@ -153,14 +153,14 @@ class MemoryConnector(
     # The whole table.
 
     def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        yield from self._converted().select(schema.names).to_batches()
+        yield from self._rows_as_arrow().select(schema.names).to_batches()
 
     def statistics(self) -> TableSize:
-        rows = self._converted()
+        rows = self._rows_as_arrow()
         return TableSize(rows.num_rows, rows.nbytes, "counted", exact=True)
 
     def changes(self, request: ChangesRequest) -> Changes:
-        rows = self._converted()
+        rows = self._rows_as_arrow()
         column = rows.column(request.column)
         latest = pc.max(column)
         if request.since is None:
@@ -175,25 +175,25 @@ class MemoryConnector(
                 f"table {self.table.name}: JSON rows do not tell their types. Give a column list.",
                 permanent=True,
             )
-        source, name = self._found(), self.table.name
+        source, name = self._given_rows(), self.table.name
         if not isinstance(source, pa.Table):
-            source = pa.table({each: _inferred_column(source, each, name) for each in _names(source)})
-        return pa.schema([(field.name, _carried(field, name)) for field in source.schema]), ()
+            source = pa.table({each: _inferred_column(source, each, name) for each in _names_of(source)})
+        return pa.schema([(field.name, _check_spark_type(field, name)) for field in source.schema]), ()
 
     # Inside.
 
-    def _index(self, rows: pa.Table, columns: tuple[str, ...]) -> _Index:
+    def _index_by(self, rows: pa.Table, columns: tuple[str, ...]) -> _Index:
         if columns not in self._indexes:
             self._indexes[columns] = _Index(rows.select(columns))
         return self._indexes[columns]
 
-    def _converted(self) -> pa.Table:
+    def _rows_as_arrow(self) -> pa.Table:
         """The rows in the table's schema; converted once, mostly on the driver by ``check``."""
         if self._rows is None:
             self._rows = self._from_json() if "rows" in self.table.options else self._from_python()
         return self._rows
 
-    def _found(self) -> pa.Table | list[dict[str, Any]]:
+    def _given_rows(self) -> pa.Table | list[dict[str, Any]]:
         if self._source is None:
             tip = nearest(self._data, sorted(_given))
             raise ConnectorError(
@@ -204,24 +204,24 @@ class MemoryConnector(
         return self._source
 
     def _from_python(self) -> pa.Table:
-        source = self._found()
-        names = source.column_names if isinstance(source, pa.Table) else _names(source)
+        source = self._given_rows()
+        names = source.column_names if isinstance(source, pa.Table) else _names_of(source)
         self._require_columns(names)
-        return self._table([self._python_column(source, field) for field in self.table.schema])
+        return self._table_of([self._python_column(source, field) for field in self.table.schema])
 
     def _from_json(self) -> pa.Table:
         rows = _json_rows(self.table.read(self.OPTIONS)[0]["rows"], self.table)
-        self._require_columns(_names(rows) if rows else self.table.schema.names)
-        return self._table(
+        self._require_columns(_names_of(rows) if rows else self.table.schema.names)
+        return self._table_of(
             [
-                self._convert(
+                self._convert_column(
                     [row.get(field.name) for row in rows], partial(from_json_values, target=field.type), field
                 )
                 for field in self.table.schema
             ]
         )
 
-    def _table(self, columns: list[pa.Array | pa.ChunkedArray]) -> pa.Table:
+    def _table_of(self, columns: list[pa.Array | pa.ChunkedArray]) -> pa.Table:
         return pa.table(columns, schema=self.table.schema)
 
     def _python_column(
@@ -229,18 +229,18 @@ class MemoryConnector(
     ) -> pa.Array | pa.ChunkedArray:
         if not isinstance(source, pa.Table):
             values = [row.get(field.name) for row in source]
-            return self._convert(values, _from_python(field.type), field)
+            return self._convert_column(values, _from_python(field.type), field)
         column = source.column(field.name)
         if not _same_family(column.type, field.type):
-            return self._convert(column.to_pylist(), _from_python(field.type), field)
+            return self._convert_column(column.to_pylist(), _from_python(field.type), field)
         try:
             return pa.chunked_array([cast(chunk, field.type) for chunk in column.chunks], field.type)
         except REFUSALS:  # again, value by value, to name the one that does not fit
-            return self._convert(
+            return self._convert_column(
                 column.to_pylist(), lambda values: cast(pa.array(values, column.type), field.type), field
             )
 
-    def _convert(self, values: Sequence[Any], to_arrow: ToArrow, field: pa.Field) -> pa.Array:
+    def _convert_column(self, values: Sequence[Any], to_arrow: ToArrow, field: pa.Field) -> pa.Array:
         return convert(values, to_arrow, field, table=self.table.name, where=lambda row: f"number {row + 1}")
 
     def _require_columns(self, names: Sequence[str]) -> None:
@@ -261,12 +261,12 @@ class _Index:
         where = pc.indices_nonzero(complete).to_pylist()
         self._positions: defaultdict[Any, list[int]] = defaultdict(list)
         self._ordered: dict[OrderCondition, _RowsInOrder] = {}
-        for key, position in zip(_hashable(keys.filter(complete)), where, strict=True):
+        for key, position in zip(_hashable_keys(keys.filter(complete)), where, strict=True):
             self._positions[key].append(position)
 
     def positions(self, keys: pa.Table) -> pa.Array:
         # 0.0 and -0.0 are one key here, and so are two NaNs.
-        found = filter(None, map(self._positions.get, dict.fromkeys(_hashable(keys))))
+        found = filter(None, map(self._positions.get, dict.fromkeys(_hashable_keys(keys))))
         return pa.array(chain.from_iterable(found), pa.int64())
 
     def answering(self, keys: pa.Table, order: OrderCondition, rows: pa.Table) -> tuple[pa.Array, pa.Array]:
@@ -277,7 +277,7 @@ class _Index:
         by, values = keys.select(keys.column_names[:-1]), _hashable_column(keys.columns[-1])
         found = [
             (at, row)
-            for at, (key, value) in enumerate(zip(_hashable(by), values, strict=True))
+            for at, (key, value) in enumerate(zip(_hashable_keys(by), values, strict=True))
             for row in ordered.answering(key, self._positions.get(key, ()), value)
         ]
         owners, positions = zip(*found, strict=True) if found else ((), ())
@@ -297,7 +297,7 @@ class _RowsInOrder:
     def answering(self, key: Any, positions: Sequence[int], value: Any) -> Sequence[int]:
         """Those of ``positions``, where the rows of ``key`` are, that answer ``value``."""
         if key not in self._keys:
-            self._keys[key] = self._sorted(positions)
+            self._keys[key] = self._sort_positions(positions)
         rows, starts, latest = self._keys[key]
         side = bisect_right if self._order.operator in (">=", "<") else bisect_left
         at = side(starts, value)
@@ -313,7 +313,7 @@ class _RowsInOrder:
                 found.append(rows[at])
         return found
 
-    def _sorted(self, positions: Sequence[int]) -> tuple[list[int], list[Any], list[Any]]:
+    def _sort_positions(self, positions: Sequence[int]) -> tuple[list[int], list[Any], list[Any]]:
         """Positions in the order of their values, the values, and the latest end so far."""
         known = [at for at in positions if self._starts[at] is not None]
         if self._ends:
@@ -331,7 +331,7 @@ def _any_null(keys: pa.Table) -> pa.ChunkedArray:
     return some
 
 
-def _hashable(keys: pa.Table) -> Sequence[Any]:
+def _hashable_keys(keys: pa.Table) -> Sequence[Any]:
     """One dictionary key per row: the value of a single column, the tuple of several."""
     columns = [_hashable_column(column) for column in keys.columns]
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
@@ -367,7 +367,7 @@ _PYTHON_TYPES: tuple[tuple[Any, frozenset[type]], ...] = (
 )
 
 
-def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _names_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(rows)))
 
 
@@ -411,7 +411,7 @@ def _inferred_column(rows: list[dict[str, Any]], name: str, table: str) -> pa.Ar
         ) from error
 
 
-def _carried(field: pa.Field, table: str) -> pa.DataType:
+def _check_spark_type(field: pa.Field, table: str) -> pa.DataType:
     kind = _spark_kind(field.type)
     try:
         sql_type(kind)

@@ -57,7 +57,9 @@ class MmdbConnector(SyncLookup):
 
     def check(self) -> None:
         """Refuse paths that cannot be followed, and columns that no record fills."""
-        problems = [Problem(f"table {self.table.name}: {what}.", tip=tip) for what, tip in self._mistakes()]
+        problems = [
+            Problem(f"table {self.table.name}: {what}.", tip=tip) for what, tip in self._find_mistakes()
+        ]
         if problems:
             raise OptionError(problems)
 
@@ -78,7 +80,7 @@ class MmdbConnector(SyncLookup):
         options = self.table.read(self.OPTIONS)[0]
         path = str(Path(options["path"]).absolute())
         identity = identity_of_file(path)  # first, so that a change while it is opened is noticed
-        reader = self._mapped(path)
+        reader = self._open_file(path)
         has_both = reader.metadata().ip_version == 6
         self.close()
         self._live = _OpenMmdb(path, identity, reader, has_both, options["invalid-address"] == "error")
@@ -94,42 +96,45 @@ class MmdbConnector(SyncLookup):
         """The record of the longest network that holds each address."""
         while True:
             assert self._live is not None, "open() comes before lookup()"
-            answer = self._answer(request, self._live)
+            answer = self._answer_addresses(request, self._live)
             if identity_of_file(self._live.path) == self._live.identity:
                 return answer
             self.open()  # what was read may be half of the one file, half of the next
 
     # Inside.
 
-    def _answer(self, request: LookupRequest, live: _OpenMmdb) -> Outcomes:
+    def _answer_addresses(self, request: LookupRequest, live: _OpenMmdb) -> Outcomes:
         keys, failures = request.keys.column(0), dict[int, Exception]()
         positions: list[int] = []
         rows: list[_Found] = []
         for position, text in enumerate(keys.to_pylist()):
             address = address_in(text)
             if address is None and live.is_strict:
-                failures[position] = self._error(f"{text!r} is no IP address. Correct the value, or trim it")
-            found = None if address is None else self._found(text, address, live)
+                failures[position] = self._table_error(
+                    f"{text!r} is no IP address. Correct the value, or trim it"
+                )
+            found = None if address is None else self._find_record(text, address, live)
             if found is not None:
                 positions.append(position)
                 rows.append(found)
         at, asked = pa.array(positions, pa.int64()), request.key_columns[0]
         columns = [
-            keys.take(at) if field.name == asked else self._column(field, rows) for field in request.schema
+            keys.take(at) if field.name == asked else self._column_values(field, rows)
+            for field in request.schema
         ]
         return Outcomes(pa.table(columns, schema=request.schema), at, failures)
 
-    def _found(self, text: str, address: IPv4Address | IPv6Address, live: _OpenMmdb) -> _Found | None:
+    def _find_record(self, text: str, address: IPv4Address | IPv6Address, live: _OpenMmdb) -> _Found | None:
         if address.version == 6 and not live.has_both:
             return None
         try:
             record, bits = live.reader.get_with_prefix_len(address)
         except Exception as error:
             what = f"{live.path} is damaged where {text!r} is ({error}). Fetch the file again"
-            raise self._error(what) from error
+            raise self._table_error(what) from error
         return None if record is None else _Found(text, address, record, bits)
 
-    def _column(self, field: pa.Field, rows: list[_Found]) -> pa.Array:
+    def _column_values(self, field: pa.Field, rows: list[_Found]) -> pa.Array:
         path = _path_of(field.name, self.table.options)
         if path.text == _NETWORK:
             networks = [ip_network((row.address.packed, row.bits), strict=False) for row in rows]
@@ -138,7 +143,7 @@ class MmdbConnector(SyncLookup):
             values = [path.find(row.record) for row in rows]
         except json_paths.PathFailure as error:
             what = f"the path of column {field.name!r}, {path.text}, cannot be followed: {error}"
-            raise self._error(what) from None
+            raise self._table_error(what) from None
         return convert(
             values,
             partial(from_json_values, target=field.type),
@@ -147,25 +152,25 @@ class MmdbConnector(SyncLookup):
             where=lambda row: f"{rows[row].text!r} (path {path.text})",
         )
 
-    def _mapped(self, path: str) -> Any:
+    def _open_file(self, path: str) -> Any:
         check_file_exists(self.table, path)
         try:
             from maxminddb import open_database
         except ImportError:
             what = "this machine lacks the package maxminddb: pip install 'lookup-hints[mmdb]'"
-            raise self._error(what) from None
+            raise self._table_error(what) from None
         try:
             return open_database(path)
         except Exception as error:
-            raise self._error(
+            raise self._table_error(
                 f"{path} cannot be read as an MMDB file ({error})."
                 " Is it unpacked, whole, and in MaxMind's binary format? Fetch it again"
             ) from error
 
-    def _error(self, what: str) -> ConnectorError:
+    def _table_error(self, what: str) -> ConnectorError:
         return ConnectorError(f"table {self.table.name}: {what}.", permanent=True)
 
-    def _mistakes(self) -> Iterator[tuple[str, str]]:
+    def _find_mistakes(self) -> Iterator[tuple[str, str]]:
         names = {name.lower(): name for name in self.table.schema.names}
         given = self.table.options
         for key in given:

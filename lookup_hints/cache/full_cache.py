@@ -55,7 +55,7 @@ class HeldTable:
     ) -> None:
         assert spec.settings.whole is not None
         self._wanted: FullCache = spec.settings.whole
-        self._generations = Generations(path, StoreLimits(self._wanted.max_bytes), clock, _bounds(spec))
+        self._generations = Generations(path, StoreLimits(self._wanted.max_bytes), clock, _bounds_of(spec))
         self._clock, self._wall = clock, wall
         self._spec = spec
         self._invalidations: Invalidations | None = None
@@ -72,7 +72,7 @@ class HeldTable:
         self._spec, self._invalidations = spec, invalidations
         note = self._generations.noted()
         if note is not None and note.kind == "cache" and self._generations.newest() is None:
-            self._refuse(note)
+            self._raise_noted(note)
         return HeldCache(self) if spec.in_range is None else RangeCache(self)
 
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
@@ -83,12 +83,12 @@ class HeldTable:
             NotKept: its rows could not be kept.
             OSError: the folder cannot be read.
         """
-        current = self._current()
+        current = self._valid_generation()
         age = max(0, self._generations.now - current.began) // TICKS
         self.loads = replace(self.loads, cache_age=MaxGauge(age))
         note = self._generations.noted()
-        if self._clock() >= self._due(current, note):
-            self._reload()
+        if self._clock() >= self._next_reload(current, note):
+            self._start_reload()
         if note is not None and not self._wanted.keeps_old:
             raise self._not_read(f"{note.text} (of a reload that failed)")
         known = self._generations.probe(keys, columns, self._invalidations)
@@ -96,7 +96,7 @@ class HeldTable:
 
     def most(self) -> int:
         """No value is answered by more rows, where it is asked for ranges; raises as ``probe``."""
-        self._current()
+        self._valid_generation()
         return self._generations.most
 
     @property
@@ -119,32 +119,32 @@ class HeldTable:
     def read_alone(self) -> bool:
         with self._generations.loading(wait=False) as is_alone:
             if is_alone and not self.is_there() and self._generations.noted() is None:
-                self._load()
+                self._load_table()
         return self.is_there()
 
     # --- when ------------------------------------------------------------------------------------------
 
-    def _due(self, current: Generation, note: Note | None) -> float:
+    def _next_reload(self, current: Generation, note: Note | None) -> float:
         """When the table is read again, on the shared clock."""
         reload, began, ended = self._wanted.reload, current.began / TICKS, current.ended / TICKS
         offset = self._wall() - self._clock() if isinstance(reload, DailyReload) else 0.0
         due = reload.after(current.number, began + offset, ended + offset) - offset
         if self._invalidations is not None and began <= self._invalidations.before:
             due = self._invalidations.before
-        return due if note is None else max(due, note.at / TICKS + self._pause)
+        return due if note is None else max(due, note.at / TICKS + self._retry_pause)
 
     @property
-    def _pause(self) -> float:
+    def _retry_pause(self) -> float:
         reload = self._wanted.reload
         return min(reload.interval, RETRY_SECONDS) if isinstance(reload, PeriodicReload) else RETRY_SECONDS
 
     # --- loading ---------------------------------------------------------------------------------------
 
-    def _current(self) -> Generation:
+    def _valid_generation(self) -> Generation:
         if self._invalidations is not None:
             self._invalidations.look(self._clock())
         current = self._generations.opened()
-        return current if current is not None and self._is_valid(current) else self._first()
+        return current if current is not None and self._is_valid(current) else self._load_first()
 
     def _is_valid(self, current: Generation) -> bool:
         """Whether the rows of ranges are used: where any row is invalidated, any value may be concerned.
@@ -156,21 +156,21 @@ class HeldTable:
         began = np.array([current.began / TICKS])
         return bool(self._invalidations.allow(np.zeros(1, np.uint64), began)[0])
 
-    def _first(self) -> Generation:
+    def _load_first(self) -> Generation:
         came = self._generations.now
         with self._generations.loading(wait=True):
             current = self._generations.opened()
             if current is None or not self._is_valid(current):
                 note = self._generations.noted()
                 if note is not None and note.at >= came:
-                    self._refuse(note)
-                self._load()
+                    self._raise_noted(note)
+                self._load_table()
                 current = self._generations.opened()
         if current is None:
             raise NotKept("what was written of the table cannot be read")
         return current
 
-    def _reload(self) -> None:
+    def _start_reload(self) -> None:
         if self._reloading is None or not self._reloading.is_alive():
             self._reloading = Thread(target=self._reload_alone, name="lookup-reload", daemon=True)
             self._reloading.start()
@@ -179,8 +179,8 @@ class HeldTable:
         try:
             with self._generations.loading(wait=False) as is_alone:
                 newest, note = self._generations.newest(), self._generations.noted()
-                if is_alone and newest is not None and self._clock() >= self._due(newest, note):
-                    self._load()
+                if is_alone and newest is not None and self._clock() >= self._next_reload(newest, note):
+                    self._load_table()
         except Exception as error:
             table = self._spec.table.name
             _log.warning("Table %s could not be read again for its cache: %s", table, error_summary(error))
@@ -189,12 +189,12 @@ class HeldTable:
         if self._reloading is not None:
             self._reloading.join()
 
-    def _load(self) -> None:
+    def _load_table(self) -> None:
         spec, start = self._spec, time.monotonic()
         try:
             self._generations.load(scanned(spec.connector, spec.answer_schema), spec.key_columns)
         except LookupHintsError as error:
-            self._failed("source", str(error))
+            self._note_failure("source", str(error))
             raise self._not_read(str(error)) from error
         except TooLarge:
             most = f"{(self._wanted.max_bytes or 0) / 1024**2:,.6g} MB"
@@ -207,18 +207,18 @@ class HeldTable:
         self.loads = replace(self.loads, cache_loads=self.loads.cache_loads + 1, cache_load_millis=millis)
 
     def _not_kept(self, text: str) -> NotKept:
-        self._failed("cache", text)
+        self._note_failure("cache", text)
         return NotKept(text)
 
-    def _failed(self, kind: str, text: str) -> None:
+    def _note_failure(self, kind: str, text: str) -> None:
         self.loads += LookupMetrics(cache_load_failures=1)
         self._generations.note(kind, text)
 
-    def _refuse(self, note: Note) -> None:
+    def _raise_noted(self, note: Note) -> None:
         """Do not try what another process has just tried."""
         if note.kind == "source":
             raise self._not_read(note.text)
-        if self._clock() < note.at / TICKS + self._pause:
+        if self._clock() < note.at / TICKS + self._retry_pause:
             raise NotKept(note.text)
 
     def _not_read(self, text: str) -> ConnectorError:
@@ -231,7 +231,7 @@ class HeldTable:
         )
 
 
-def _bounds(spec: LookupSpec) -> Bounds | None:
+def _bounds_of(spec: LookupSpec) -> Bounds | None:
     order = spec.in_range
     if order is None or order.until is None:
         return None
@@ -348,7 +348,7 @@ class Switching(Cache):
 
     def _has_read(self, keys: int) -> bool:
         """Read the table, if this many more keys make that worth it, and nobody else does."""
-        asked = _counted(self._path / "asked", keys)
+        asked = _add_to_counter(self._path / "asked", keys)
         if asked < self._switch.keys:
             return False
         self._after = asked
@@ -375,7 +375,7 @@ def use_of(path: Path) -> object:
     for _ in range(_TRIES):  # a task of another run may take it for unused, a moment before it is used
         with suppress(FileNotFoundError, FileExistsError):
             make_private(path)
-            file = _locked(path / "in-use", fcntl.LOCK_SH)
+            file = _open_locked(path / "in-use", fcntl.LOCK_SH)
             if file is not None:
                 use = _Use()
                 weakref.finalize(use, os.close, file)
@@ -386,7 +386,7 @@ def use_of(path: Path) -> object:
 _TRIES = 1000
 
 
-def _locked(path: Path, how: int) -> int | None:
+def _open_locked(path: Path, how: int) -> int | None:
     """The file ``path``, opened and locked; None where others have it, or it is gone by then."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with suppress(BlockingIOError):
@@ -401,7 +401,7 @@ def _remove_unused(new: Path) -> None:
     """Remove what runs have left that are over; not that of the run whose folder is to be ``new``."""
     for run in new.parent.iterdir() if new.parent.is_dir() else ():
         with suppress(FileNotFoundError):
-            file = None if run == new else _locked(run / "in-use", fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file = None if run == new else _open_locked(run / "in-use", fcntl.LOCK_EX | fcntl.LOCK_NB)
             if file is not None:
                 gone = run.with_name(f"{uuid4().hex}.gone")  # whoever comes now makes a folder anew
                 run.rename(gone)
@@ -409,7 +409,7 @@ def _remove_unused(new: Path) -> None:
                 os.close(file)
 
 
-def _counted(path: Path, more: int) -> int:
+def _add_to_counter(path: Path, more: int) -> int:
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)

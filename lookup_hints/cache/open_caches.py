@@ -65,17 +65,17 @@ class OpenCaches:
         """
         watch = None
         try:
-            cache = self._cache(spec, identity, folder, refresh)
+            cache = self._open_cache(spec, identity, folder, refresh)
             if spec.settings.changed is not None:
-                watch = self._watched(spec, spec.settings.changed, identity, folder)
+                watch = self._watch_changes(spec, spec.settings.changed, identity, folder)
         except LookupHintsError:
             raise
         except Exception as error:
-            self._warn(spec.table.name, error_summary(error))
+            self._warn_once(spec.table.name, error_summary(error))
             cache = None
-        return TaskCache(spec, cache, self._warn, watch)
+        return TaskCache(spec, cache, self._warn_once, watch)
 
-    def _watched(
+    def _watch_changes(
         self, spec: LookupSpec, changed: ChangedColumn, identity: str, folder: Path | None
     ) -> WatchedTable:
         from lookup_hints.cache.store.invalidations import Checks, Invalidations
@@ -88,27 +88,27 @@ class OpenCaches:
             checks = Checks(path, invalidations, changed.interval, changed.step, longest, time.monotonic)
         self._checks[path, invalidations.source] = checks
         _keep_few(self._checks)
-        return WatchedTable(checks, spec, partial(self._warn, spec.table.name))
+        return WatchedTable(checks, spec, partial(self._warn_once, spec.table.name))
 
-    def _cache(
+    def _open_cache(
         self, spec: LookupSpec, identity: str, folder: Path | None, refresh: Callable[[pa.Table], None] | None
     ) -> Cache | None:
         if spec.in_range is not None:
-            return self._ranges(spec, identity, folder)
+            return self._open_ranges(spec, identity, folder)
         if spec.settings.whole is not None:
-            return self._whole(spec, identity, folder)
+            return self._open_full_table(spec, identity, folder)
         if spec.settings.switch is not None:
-            return self._switching(spec, spec.settings.switch, identity, folder)
+            return self._open_switching(spec, spec.settings.switch, identity, folder)
         wanted = spec.settings.cache
         if wanted is None:
             return None
-        store = self._store(spec, wanted, identity, folder)
-        return StoreCache(store, partial(self._warn, spec.table.name), refresh, spec.past_order)
+        store = self._open_store(spec, wanted, identity, folder)
+        return StoreCache(store, partial(self._warn_once, spec.table.name), refresh, spec.past_order)
 
-    def _whole(self, spec: LookupSpec, identity: str, folder: Path | None) -> Cache:
+    def _open_full_table(self, spec: LookupSpec, identity: str, folder: Path | None) -> Cache:
         answers = _folder_of(spec, identity, folder)
-        invalidations = _invalidations(answers.parent, spec)
-        path = answers / ("whole" if spec.in_range is None else _hashed(spec.in_range))
+        invalidations = _apply_invalidations(answers.parent, spec)
+        path = answers / ("whole" if spec.in_range is None else _hash_of(spec.in_range))
         return self._held_in(path, spec).cache(spec, invalidations)
 
     def _held_in(self, path: Path, spec: LookupSpec) -> HeldTable:
@@ -121,22 +121,22 @@ class OpenCaches:
         _keep_few(self._held)
         return held
 
-    def _ranges(self, spec: LookupSpec, identity: str, folder: Path | None) -> Cache:
+    def _open_ranges(self, spec: LookupSpec, identity: str, folder: Path | None) -> Cache:
         """The table as ranges, kept for this run of the statement where it is not kept for others."""
         from lookup_hints.cache.full_cache import failing_for, use_of
 
         with failing_for(spec.table.name):
             assert spec.settings.whole is not None, "it is kept whole"
             if not spec.settings.whole.is_for_run:
-                return self._whole(spec, identity, folder)
-            runs = _folder_of(spec, identity, folder) / f"{_hashed(spec.in_range)}.runs"
+                return self._open_full_table(spec, identity, folder)
+            runs = _folder_of(spec, identity, folder) / f"{_hash_of(spec.in_range)}.runs"
             path = runs / (running_part() or uuid4().hex)
             use = use_of(path)
             cache = self._held_in(path, spec).cache(spec)
             cache.use = use
             return cache
 
-    def _switching(
+    def _open_switching(
         self, spec: LookupSpec, switch: Switch, identity: str, folder: Path | None
     ) -> Cache | None:
         """A stream asks on: what its next rows find may be newer. So does a worker that can keep nothing."""
@@ -150,13 +150,15 @@ class OpenCaches:
         except (ImportError, OSError, TypeError):
             return None
 
-    def _store(self, spec: LookupSpec, wanted: PartialCache, identity: str, folder: Path | None) -> Store:
+    def _open_store(
+        self, spec: LookupSpec, wanted: PartialCache, identity: str, folder: Path | None
+    ) -> Store:
         # Imported late: what it needs is wanted on workers that have a cache, and on no others.
         from lookup_hints.cache.store.answer_store import Ages, Store
         from lookup_hints.cache.store.segment_files import StoreLimits
 
         path = _folder_of(spec, identity, folder)
-        invalidations = _invalidations(path.parent, spec)
+        invalidations = _apply_invalidations(path.parent, spec)
         store = self._open.pop(path, None)
         limits = StoreLimits(wanted.max_bytes, wanted.max_rows)
         ages = Ages(
@@ -173,7 +175,7 @@ class OpenCaches:
         _keep_few(self._open)
         return store
 
-    def _warn(self, table: str, why: str) -> None:
+    def _warn_once(self, table: str, why: str) -> None:
         if why not in self._warned:
             self._warned.add(why)
             warn_without_cache(table, why)
@@ -204,21 +206,21 @@ def name_of(spec: LookupSpec, identity: str) -> Path:
         [(field.name, str(field.type)) for field in schema]
         for schema in (spec.key_schema, spec.answer_schema)
     ]
-    return Path(_hashed(_source(spec.connector, identity)), _hashed(columns))
+    return Path(_hash_of(_source_identity(spec.connector, identity)), _hash_of(columns))
 
 
-def _source(connector: Connector, identity: str) -> object:
+def _source_identity(connector: Connector, identity: str) -> object:
     """The connector with its table and options, what references and files hold here, and our version."""
     table = connector.table
     resolved = {key: table.resolve(text, option=key, known=set()) for key, text in table.options.items()}
     return identity, sorted(resolved.items()), connector.opened_with(), lookup_hints.__version__
 
 
-def _hashed(parts: object) -> str:
+def _hash_of(parts: object) -> str:
     return sha256(repr(parts).encode()).hexdigest()[:32]
 
 
-def _invalidations(folder: Path, spec: LookupSpec) -> Invalidations:
+def _apply_invalidations(folder: Path, spec: LookupSpec) -> Invalidations:
     from lookup_hints.cache.store.invalidations import MOST_CHANGED, Invalidations
 
     longest = spec.settings.longest
@@ -269,25 +271,25 @@ class WatchedTable:
         Raises:
             OSError: what the executor knows cannot be read or written.
         """
-        failure = self._checks.failure(self._ask)
+        failure = self._checks.failure(self._ask_changes)
         if failure:
             self._warn(f"what has changed is not known: {failure}")
         return not failure
 
-    def _ask(self, since: int | None) -> tuple[int | None, pa.Table | None]:
+    def _ask_changes(self, since: int | None) -> tuple[int | None, pa.Table | None]:
         from lookup_hints.cache.store.invalidations import Unanswered
 
         self.asked += 1
         connector = self._spec.connector
         try:
-            found = _asked(self._spec, since)
+            found = _request_changes(self._spec, since)
         except Exception as error:
             text = str(masked(error, masker(known_secrets(connector))))
             raise Unanswered(text.rstrip(".")) from None
-        return _number(found.latest), found.keys
+        return _scalar_to_number(found.latest), found.keys
 
 
-def _asked(spec: LookupSpec, since: int | None) -> Changes:
+def _request_changes(spec: LookupSpec, since: int | None) -> Changes:
     from lookup_hints.cache.store.invalidations import MOST_CHANGED
 
     connector, changed = spec.connector, spec.settings.changed
@@ -296,7 +298,7 @@ def _asked(spec: LookupSpec, since: int | None) -> Changes:
     kind, by_key = changed.column.type, spec.keys_are_immutable
     request = ChangesRequest(
         changed.column.name,
-        None if since is None else _scalar(since, kind),
+        None if since is None else _number_to_scalar(since, kind),
         spec.key_schema if by_key else pa.schema([]),
         MOST_CHANGED if by_key else 0,
         SECONDS,
@@ -308,24 +310,24 @@ def _asked(spec: LookupSpec, since: int | None) -> Changes:
         raise ConnectorError(f"{who} must tell changes by a Changes, with a latest {kind}", permanent=True)
     if request.since is None or told.keys is None or told.keys.num_rows > request.most:
         return Changes(told.latest)
-    return Changes(told.latest, _complete(conform(told.keys, request.schema, who)))
+    return Changes(told.latest, _drop_null_keys(conform(told.keys, request.schema, who)))
 
 
-def _complete(keys: pa.Table) -> pa.Table:
+def _drop_null_keys(keys: pa.Table) -> pa.Table:
     """Those without a NULL: a key has none."""
     for name in keys.column_names:
         keys = keys.filter(pc.is_valid(keys.column(name)))
     return keys
 
 
-def _number(latest: pa.Scalar) -> int | None:
+def _scalar_to_number(latest: pa.Scalar) -> int | None:
     """A value of the column as a number of its unit: microseconds or days since 1970, or itself."""
     if not latest.is_valid:
         return None
     return int(latest.as_py() if types.is_integer(latest.type) else latest.value)
 
 
-def _scalar(number: int, kind: pa.DataType) -> pa.Scalar:
+def _number_to_scalar(number: int, kind: pa.DataType) -> pa.Scalar:
     """The value of the column that is ``number`` of its unit; one that is too early is the first there is."""
     if types.is_date(kind):
         return pa.scalar(max(number, _FIRST_DAY), pa.int32()).cast(kind)

@@ -93,7 +93,7 @@ class StoreCache(Cache):
         self._damaged_before = store.damaged
 
     def probe(self, keys: Keys, columns: Sequence[str]) -> KnownAnswers:
-        known = self._store.probe(keys.table, columns, self._past(keys))
+        known = self._store.probe(keys.table, columns, self._past_versions(keys))
         if self._store.damaged > self._damaged_before:
             self._warn("a file of it is damaged and is not used")
         found, refreshing, fallback = (
@@ -105,7 +105,7 @@ class StoreCache(Cache):
         positions = pa.concat_arrays([each.positions for each in refreshing]).unique()
         return KnownAnswers((*found, *refreshing), known.missing, positions, fallback)
 
-    def _past(self, keys: Keys) -> Past | None:
+    def _past_versions(self, keys: Keys) -> Past | None:
         from lookup_hints.cache.store.answer_store import Past
 
         order = self._past_order
@@ -172,9 +172,9 @@ class TaskCache:
     @property
     def learn(self) -> Learn | None:
         """Takes what the source answers, where that is remembered."""
-        return None if self._cache is None or not self._cache.learns else self._learn
+        return None if self._cache is None or not self._cache.learns else self._learn_answers
 
-    def _learn(self, keys: pa.Table, found: Placed, missing: pa.Array, asked: float) -> None:
+    def _learn_answers(self, keys: pa.Table, found: Placed, missing: pa.Array, asked: float) -> None:
         self._pending.append((keys, found, missing if self._keeps_missing else missing[:0], asked))
         count, nbytes = self._learned
         self._learned = count + keys.num_rows, nbytes + found.rows.nbytes
@@ -198,7 +198,7 @@ class TaskCache:
         if cache is None or not keys.table.num_rows:
             return keys
         try:
-            known = self._known(cache, keys)
+            known = self._probe_cache(cache, keys)
             if known.refreshing is not None:
                 cache.refresh(keys.table.take(known.refreshing))
         except LookupHintsError:
@@ -207,15 +207,15 @@ class TaskCache:
             self._give_up(error)
             return keys
         finally:
-            self._look()
+            self._update_counts()
         return keys if known is NOTHING else replace(keys, known=known)
 
-    def _known(self, cache: Cache, keys: Keys) -> KnownAnswers:
+    def _probe_cache(self, cache: Cache, keys: Keys) -> KnownAnswers:
         if self._watch is not None and not self._watch.is_current():
-            return self._fallback(cache, keys)
+            return self._stale_answers(cache, keys)
         return cache.probe(keys, self._columns)
 
-    def _fallback(self, cache: Cache, keys: Keys) -> KnownAnswers:
+    def _stale_answers(self, cache: Cache, keys: Keys) -> KnownAnswers:
         """What may be used where asking fails, too: nobody knows whether it has changed."""
         known = cache.probe(keys, self._columns) if self._keeps_stale else KnownAnswers((), NOTHING.missing)
         return KnownAnswers((), known.missing[:0], fallback=(*known.found, *known.fallback))
@@ -239,13 +239,13 @@ class TaskCache:
             cache.learn(pending)
         except Exception as error:
             self._give_up(error)
-        self._look()
+        self._update_counts()
 
     def close(self) -> None:
         """The task is over, well or not: what it has learned is of use for others."""
         self.write()
 
-    def _look(self) -> None:
+    def _update_counts(self) -> None:
         if self._cache is not None:
             self._counts = self._cache.counts
             self._most = (
@@ -254,7 +254,7 @@ class TaskCache:
             )
 
     def _give_up(self, error: Exception) -> None:
-        self._look()
+        self._update_counts()
         self._cache = None
         self._pending.clear()
         self._warn(self._table, error_summary(error))

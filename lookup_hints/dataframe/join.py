@@ -105,7 +105,7 @@ def frame_join(df: DataFrame, connector: Connector, request: JoinRequest, case_s
             Problem(f"The table cannot be called {request.alias!r}: that is the frame.", tip="Give an alias.")
         )
     left = _Left(df, case_sensitive)
-    text = _statement(left, connector, request)
+    text = _write_statement(left, connector, request)
     hint = LookupHint(request.alias, Span(text, 0, len("SELECT")), 0, request.options, retry=request.retry)
     return FrameJoin(text, left.frame, tuple(left.private), hint)
 
@@ -118,15 +118,15 @@ class _Left:
         self.private: list[str] = []
         self._case_sensitive = case_sensitive
         self._names = list(frame.columns)
-        self._count = Counter(map(self._normal, self._names))
+        self._count = Counter(map(self._fold_case, self._names))
 
-    def _normal(self, name: str) -> str:
+    def _fold_case(self, name: str) -> str:
         return name if self._case_sensitive else name.lower()
 
     def named(self, name: str) -> str:
         """The one column of that name, as the frame writes it."""
-        if not self._count[self._normal(name)]:
-            raise self._unknown(name)
+        if not self._count[self._fold_case(name)]:
+            raise self._unknown_column(name)
         if self.has_twice(name):
             raise QueryError(
                 Problem(
@@ -134,17 +134,17 @@ class _Left:
                     tip=f"Say which as a Column: on=[(df[...], {name!r})].",
                 )
             )
-        return next(each for each in self._names if self._normal(each) == self._normal(name))
+        return next(each for each in self._names if self._fold_case(each) == self._fold_case(name))
 
-    def _unknown(self, name: str) -> QueryError:
+    def _unknown_column(self, name: str) -> QueryError:
         return QueryError(Problem(f"The frame has no column {name!r}.", tip=nearest(name, self._names)))
 
     def has_twice(self, name: str) -> bool:
-        return self._count[self._normal(name)] > 1
+        return self._count[self._fold_case(name)] > 1
 
     def key(self, left: Any) -> str:
         """What a key's left side, a name, an SQL expression or a Column, is called in the statement."""
-        if isinstance(left, str) and self._count[self._normal(left)] == 1:
+        if isinstance(left, str) and self._count[self._fold_case(left)] == 1:
             return f"{LEFT}.{quoted(self.named(left))}"
         private = f"{_PRIVATE_KEY}{len(self.private)}"
         # Here the frame's own aliases are known (`o.id`), and columns of its parts (`df.id`).
@@ -155,7 +155,7 @@ class _Left:
                 if not left.isidentifier():
                     raise
                 # Spark's error speaks of the private column, and of a line that nobody wrote.
-                raise self._unknown(left) from None
+                raise self._unknown_column(left) from None
         else:
             self.frame = self.frame.withColumn(private, left)
         self.private.append(private)
@@ -176,12 +176,14 @@ class _Left:
         return ", ".join(f"{LEFT}.{quoted(name)}" for name in (*first, *others))
 
 
-def _statement(left: _Left, connector: Connector, request: JoinRequest) -> str:
+def _write_statement(left: _Left, connector: Connector, request: JoinRequest) -> str:
     schema_names = connector.table.schema.names
     keys = [left.named(one) for one, _ in request.pairs] if request.is_using else []
-    pairs = [(one, _column(connector, name, request)) for one, name in request.pairs]
+    pairs = [(one, _find_column(connector, name, request)) for one, name in request.pairs]
     alias = quoted(request.alias)
-    moment = "" if request.as_of is None else f" FOR SYSTEM_TIME AS OF {_moment(left, connector, request)}"
+    moment = (
+        "" if request.as_of is None else f" FOR SYSTEM_TIME AS OF {_as_of_moment(left, connector, request)}"
+    )
     conditions = [f"{left.key(one)} = {alias}.{quoted(name)}" for one, name in pairs]
     if request.condition is not None:
         if not request.condition.strip():
@@ -199,7 +201,7 @@ def _statement(left: _Left, connector: Connector, request: JoinRequest) -> str:
         hidden = {name for _, name in pairs} if request.is_using else set()
         selected += [
             f"{alias}.{quoted(name)} AS {quoted(new)}" if new != name else f"{alias}.{quoted(name)}"
-            for name, new in _wanted(connector, request)
+            for name, new in _wanted_columns(connector, request)
             if name not in hidden
         ]
     elif request.columns is not None:
@@ -213,7 +215,7 @@ def _statement(left: _Left, connector: Connector, request: JoinRequest) -> str:
     )
 
 
-def _moment(left: _Left, connector: Connector, request: JoinRequest) -> str:
+def _as_of_moment(left: _Left, connector: Connector, request: JoinRequest) -> str:
     """The moment of ``request`` as the statement writes it."""
     if versions_of(connector.table) is None:
         raise QueryError(
@@ -225,16 +227,16 @@ def _moment(left: _Left, connector: Connector, request: JoinRequest) -> str:
     return left.key(request.as_of)
 
 
-def _wanted(connector: Connector, request: JoinRequest) -> Iterator[tuple[str, str]]:
+def _wanted_columns(connector: Connector, request: JoinRequest) -> Iterator[tuple[str, str]]:
     if request.columns is None:
         yield from ((name, name) for name in connector.table.schema.names)
         return
     for name, new in request.columns:
-        own = _column(connector, name, request)
+        own = _find_column(connector, name, request)
         yield own, own if new == name else new
 
 
-def _column(connector: Connector, name: str, request: JoinRequest) -> str:
+def _find_column(connector: Connector, name: str, request: JoinRequest) -> str:
     """The table's own name of its column ``name``, which ignores case."""
     if not isinstance(name, str):
         raise QueryError(

@@ -61,7 +61,7 @@ class KnownAnswers:
 
 def distinct_keys(rows: pa.Table) -> Keys:
     """The distinct keys among ``rows``, equal as SQL's join has it: -0.0 is 0.0 and NaN equals NaN."""
-    return reduce(_paired, (_column_keys(rows, name) for name in rows.column_names))
+    return reduce(_pair_codes, (_column_keys(rows, name) for name in rows.column_names))
 
 
 def ordered_keys(rows: pa.Table) -> Keys:
@@ -70,7 +70,7 @@ def ordered_keys(rows: pa.Table) -> Keys:
         return _told_apart_by_sorting(column, rows.schema)
     keys = distinct_keys(rows)
     order = pc.sort_indices(keys.table, sort_keys=[(name, "ascending") for name in keys.table.column_names])
-    return Keys(keys.table.take(order), _inverse(order.cast(pa.int32())).take(keys.codes))
+    return Keys(keys.table.take(order), _inverse_permutation(order.cast(pa.int32())).take(keys.codes))
 
 
 def without_keys(rows: pa.Table, where: pa.Array) -> pa.Table:
@@ -95,10 +95,10 @@ def _told_apart_by_sorting(column: pa.Array, schema: pa.Schema) -> Keys:
     is_new = pc.not_equal(ascending[1:], ascending[:-1])
     keys = ascending.filter(pa.concat_arrays([pa.array([True]), is_new]))
     codes = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int32()), is_new.cast(pa.int32())]))
-    return Keys(pa.table([keys], schema=schema), codes.take(_inverse(order.cast(pa.int32()))))
+    return Keys(pa.table([keys], schema=schema), codes.take(_inverse_permutation(order.cast(pa.int32()))))
 
 
-def _inverse(order: pa.Array) -> pa.Array:
+def _inverse_permutation(order: pa.Array) -> pa.Array:
     if hasattr(pc, "inverse_permutation"):  # since pyarrow 20, and ten times as fast
         return pc.inverse_permutation(order)
     return pc.index_in(count_up_to(len(order)), value_set=order)
@@ -117,7 +117,7 @@ def one_zero(column: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_nan(positive), pa.scalar(float("nan"), column.type), positive)
 
 
-def _paired(left: Keys, right: Keys) -> Keys:
+def _pair_codes(left: Keys, right: Keys) -> Keys:
     width = pa.scalar(max(right.table.num_rows, 1), pa.int64())
     pairs = pc.add(pc.multiply(left.codes.cast(pa.int64()), width), right.codes)
     encoded = pairs.dictionary_encode()
@@ -130,19 +130,19 @@ def _paired(left: Keys, right: Keys) -> Keys:
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(_chunks(column))
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(_chunks_of(column))
 
 
-def _chunks(column: pa.ChunkedArray) -> list[pa.Array]:
+def _chunks_of(column: pa.ChunkedArray) -> list[pa.Array]:
     return column.chunks or [pa.array([], column.type)]
 
 
 def count_up_to(length: int) -> pa.Array:
-    return _counted(1 << length.bit_length())[:length]
+    return _count_to_power(1 << length.bit_length())[:length]
 
 
 @cache  # as many as there are powers of two
-def _counted(length: int) -> pa.Array:
+def _count_to_power(length: int) -> pa.Array:
     ones = pa.repeat(pa.scalar(1, pa.int32()), length)
     return pc.subtract(pc.cumulative_sum(ones), pa.scalar(1, pa.int32()))
 
@@ -273,11 +273,11 @@ def conform(rows: pa.Table, schema: pa.Schema, connector: str) -> pa.Table:
     """
     if rows.schema.equals(schema):
         return rows
-    columns = [_conformed(rows, column, connector) for column in schema]
+    columns = [_cast_column(rows, column, connector) for column in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _conformed(rows: pa.Table, wanted: pa.Field, connector: str) -> pa.ChunkedArray:
+def _cast_column(rows: pa.Table, wanted: pa.Field, connector: str) -> pa.ChunkedArray:
     found = rows.schema.get_all_field_indices(wanted.name)
     if len(found) != 1:
         how = "has no column" if not found else "has more than one column"
@@ -345,12 +345,14 @@ def _same_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 def lists_per_key(placed: Placed, count: int, row_type: pa.StructType) -> pa.ListArray:
     """For each of ``count`` keys the list of its rows as structs, in the order of the answer."""
-    grouped = _grouped(placed)
-    structs = _structs(grouped.rows, row_type)
-    return pa.ListArray.from_arrays(_offsets(grouped.positions, count), structs, type=pa.list_(row_type))
+    grouped = _sort_by_position(placed)
+    structs = _to_structs(grouped.rows, row_type)
+    return pa.ListArray.from_arrays(
+        _offsets_by_position(grouped.positions, count), structs, type=pa.list_(row_type)
+    )
 
 
-def _grouped(placed: Placed) -> Placed:
+def _sort_by_position(placed: Placed) -> Placed:
     """The same rows by ascending position; the sort is stable."""
     earlier, later = placed.positions[:-1], placed.positions[1:]
     if pc.all(pc.less_equal(earlier, later)).as_py():
@@ -359,14 +361,14 @@ def _grouped(placed: Placed) -> Placed:
     return Placed(placed.rows.take(order), placed.positions.take(order))
 
 
-def _offsets(positions: pa.Array, count: int) -> pa.Array:
+def _offsets_by_position(positions: pa.Array, count: int) -> pa.Array:
     if _is_count(positions, count):
         return count_up_to(count + 1)
-    counts = pc.cumulative_sum(_counts(positions, count))
+    counts = pc.cumulative_sum(_count_positions(positions, count))
     return pa.concat_arrays([pa.array([0], counts.type), counts]).cast(pa.int32())
 
 
-def _counts(positions: pa.Array, count: int) -> pa.Array:
+def _count_positions(positions: pa.Array, count: int) -> pa.Array:
     if pc.all(pc.less(positions[:-1], positions[1:])).as_py():
         return are_among(positions, count).cast(pa.int32())
     # Arrow has no bincount. One more of each position gives them all, in order, to value_counts.
@@ -374,7 +376,7 @@ def _counts(positions: pa.Array, count: int) -> pa.Array:
     return pc.subtract(pc.value_counts(each_once_more).field("counts"), 1)
 
 
-def _structs(rows: pa.Table, row_type: pa.StructType) -> pa.StructArray:
+def _to_structs(rows: pa.Table, row_type: pa.StructType) -> pa.StructArray:
     # From buffers, as StructArray.from_arrays loses the length when there is no column.
     columns = [whole(rows.column(field.name)) for field in row_type]
     return pa.Array.from_buffers(row_type, rows.num_rows, [None], children=columns)
@@ -396,10 +398,10 @@ def with_empty_last(lists: pa.ListArray) -> pa.ListArray:
 def handed_out(lists: pa.ListArray, codes: pa.Array) -> Iterator[pa.ListArray]:
     """``lists.take(codes)`` in arrays of at most ``OUTPUT_BYTES``, or of one row where that is more."""
     if len(codes) and _most_bytes(lists) * len(codes) <= OUTPUT_BYTES:
-        yield _taken(lists, codes)
+        yield _take_lists(lists, codes)
         return
-    for start, end in _portions(pc.cumulative_sum(_list_bytes(lists).take(codes))):
-        yield _taken(lists, codes[start:end])
+    for start, end in _split_by_bytes(pc.cumulative_sum(_list_bytes(lists).take(codes))):
+        yield _take_lists(lists, codes[start:end])
 
 
 def rows_in_lists(
@@ -417,9 +419,9 @@ def rows_in_lists(
     rows = rows.select([field.name for field in row_type])
     before = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(_row_bytes(rows).take(taken))])
     offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends])
-    for start, end in _portions(before.take(ends)):
+    for start, end in _split_by_bytes(before.take(ends)):
         first, last = offsets[start].as_py(), offsets[end].as_py()
-        structs = _structs(rows.take(taken[first:last]), row_type)
+        structs = _to_structs(rows.take(taken[first:last]), row_type)
         own = pc.subtract(offsets[start : end + 1], first).cast(pa.int32())
         mask = is_null[start:end]
         # Of an array that begins elsewhere, pyarrow takes no mask.
@@ -427,7 +429,7 @@ def rows_in_lists(
         yield pa.ListArray.from_arrays(own, structs, type=pa.list_(row_type), mask=mask)
 
 
-def _portions(bytes_before: pa.Array) -> Iterator[tuple[int, int]]:
+def _split_by_bytes(bytes_before: pa.Array) -> Iterator[tuple[int, int]]:
     """Where portions of at most ``OUTPUT_BYTES`` begin and end; up to each place it is ``bytes_before``."""
     start = 0
     while start < len(bytes_before):
@@ -438,7 +440,7 @@ def _portions(bytes_before: pa.Array) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _taken(lists: pa.ListArray, codes: pa.Array) -> pa.ListArray:
+def _take_lists(lists: pa.ListArray, codes: pa.Array) -> pa.ListArray:
     """``lists.take(codes)``; in half of its time where no list is NULL or has two rows."""
     lengths = pc.list_value_length(lists)
     if lists.null_count or pc.max(lengths).as_py() > 1:

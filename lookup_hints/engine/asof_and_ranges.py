@@ -48,7 +48,7 @@ def answering(found: Placed, codes: pa.Array, values: pa.Array, condition: Order
     """
     count, column = len(values), whole(found.rows.column(condition.column))
     until = None if condition.until is None else whole(found.rows.column(condition.until))
-    ranks, null = _ranks([column, values, *([] if until is None else [until])])
+    ranks, null = _rank_values([column, values, *([] if until is None else [until])])
     starts, asked = ranks[: len(column)], ranks[len(column) : len(column) + count]
     keys = pc.fill_null(codes, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     owners = found.positions.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -65,7 +65,7 @@ def answering(found: Placed, codes: pa.Array, values: pa.Array, condition: Order
     return index.holding(keys, asked, ends[ordered], null)
 
 
-def _ranks(columns: list[pa.Array]) -> tuple[Numbers, int]:
+def _rank_values(columns: list[pa.Array]) -> tuple[Numbers, int]:
     """A number for each value of all ``columns``, in their order; and the largest, which is for NULL.
 
     They sort as Spark does: NaN is above all other numbers, and -0.0 is 0.0.
@@ -102,7 +102,7 @@ class _OrderedRows:
 
     def nearest(self, keys: Numbers, asked: Numbers, operator: str) -> Numbers:
         """For each key and rank the place of the nearest row on the side that ``operator`` names, or -1."""
-        at = self._place(keys, asked, right=operator in (">=", "<"))
+        at = self._search_rank(keys, asked, right=operator in (">=", "<"))
         if operator in (">=", ">"):
             at = at - 1
         at = np.where(at < len(self.owners), at, -1)
@@ -120,12 +120,12 @@ class _OrderedRows:
             null: the rank of NULL.
         """
         is_known = asked != null
-        if not _overlap(self.owners, self.starts, ends, null):
+        if not _ranges_overlap(self.owners, self.starts, ends, null):
             at = np.where(is_known, self.nearest(keys, asked, ">="), -1)
             holds = (at >= 0) & self._is_before(asked, ends, at, null)
             return Answering.of(self.rows[at[holds]], holds.astype(np.int64))
-        first = self._place(keys, np.zeros_like(asked), right=False)
-        last = np.where(is_known, self._place(keys, asked, right=True), first)
+        first = self._search_rank(keys, np.zeros_like(asked), right=False)
+        last = np.where(is_known, self._search_rank(keys, asked, right=True), first)
         counts, rows = np.zeros(len(keys), np.int64), list[Numbers]()
         pairs = np.cumsum(last - first)
         begin = 0
@@ -142,7 +142,7 @@ class _OrderedRows:
             begin = end
         return Answering.of(np.concatenate([np.zeros(0, np.int64), *rows]), counts)
 
-    def _place(self, keys: Numbers, ranks: Numbers, *, right: bool) -> Numbers:
+    def _search_rank(self, keys: Numbers, ranks: Numbers, *, right: bool) -> Numbers:
         """Where rows of the key and rank would go: behind equal ones, or before them."""
         ascending = self.owners * self.width + self.starts
         return np.searchsorted(ascending, keys * self.width + ranks, side="right" if right else "left")
@@ -156,7 +156,7 @@ class _OrderedRows:
         return is_before
 
 
-def _overlap(owners: Numbers, starts: Numbers, ends: Numbers, null: int) -> bool:
+def _ranges_overlap(owners: Numbers, starts: Numbers, ends: Numbers, null: int) -> bool:
     """Whether a row of a key starts before the one before it has ended."""
     same = owners[1:] == owners[:-1]
     before = ends[:-1]

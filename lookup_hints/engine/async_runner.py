@@ -124,9 +124,9 @@ class AsyncRunner:
                 is_done = self._scheduler.is_done and not finished
                 return finished, self._scheduler.wants_input, is_done
             self._changed.clear()
-            await self._wait(shown_again)
+            await self._wait_for_change(shown_again)
 
-    async def _wait(self, until: float) -> None:
+    async def _wait_for_change(self, until: float) -> None:
         """Until something has changed. An answer ends what is counted as waiting before it is worked on."""
         self._scheduler.recorder.waits.turn(self._blocked_by(), self._now())
         timer = None if math.isinf(until) else asyncio.get_running_loop().call_at(until, self._changed.set)
@@ -171,7 +171,7 @@ class AsyncRunner:
         try:
             step = self._send_all()
         except Exception as failure:
-            self._fail(failure)
+            self._fail_run(failure)
         else:
             self._set_timer(step.time if isinstance(step, WaitUntil) else None)
             self._mind_memory()
@@ -179,11 +179,11 @@ class AsyncRunner:
 
     def _send_all(self) -> WaitUntil | Idle:
         while isinstance(step := self._scheduler.next(self._now()), Ask):
-            self._start(step)
+            self._start_request(step)
         return step
 
-    def _start(self, ask: Ask) -> None:
-        task = self._spawn(self._serve(ask))
+    def _start_request(self, ask: Ask) -> None:
+        task = self._spawn_task(self._serve_request(ask))
         give_up_at = ask.deadline + CANCEL_SECONDS
         timer = asyncio.get_running_loop().call_at(give_up_at, self._give_up, task, ask)
         task.add_done_callback(lambda _: timer.cancel())
@@ -198,11 +198,11 @@ class AsyncRunner:
         try:
             self._scheduler.failed(ask, _no_answer(ask), max(self._now(), ask.deadline))
         except Exception as failure:
-            self._fail(failure)
+            self._fail_run(failure)
         else:
             self._go_on()
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+    def _spawn_task(self, coroutine: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -234,14 +234,14 @@ class AsyncRunner:
                 connector.go_on(self)
         self._holding = hold
 
-    def _fail(self, failure: Exception) -> None:
+    def _fail_run(self, failure: Exception) -> None:
         self._failure = failure if self._failure is None else self._failure
         self._changed.set()
 
-    async def _serve(self, ask: Ask) -> None:
+    async def _serve_request(self, ask: Ask) -> None:
         permits = self._scheduler.limiter.permits()
         with reporting_to(self._scheduler.recorder, permits):
-            outcome, ended = await self._outcome(ask, permits)
+            outcome, ended = await self._await_answer(ask, permits)
         if asyncio.current_task() in self._given_up:
             return
         try:
@@ -252,11 +252,11 @@ class AsyncRunner:
                     ask = replace(ask, asked=ask.asked + permits.waited)
                 self._scheduler.answered(ask, outcome, ended)
         except Exception as failure:
-            self._fail(failure)
+            self._fail_run(failure)
         else:
             self._go_on()
 
-    async def _outcome(self, ask: Ask, permits: RequestPermits) -> tuple[Answer | Exception, float]:
+    async def _await_answer(self, ask: Ask, permits: RequestPermits) -> tuple[Answer | Exception, float]:
         """What comes of ``ask``, and when."""
         try:
             answer = await asyncio.wait_for(self._lookup(ask.request), ask.request.timeout)

@@ -206,7 +206,7 @@ class FreshKeys:
         else:
             self._queue[place] = (window, pa.concat_arrays([positions, self._queue[place][1]]))
         window.is_asked_by_row = False
-        self._sort(place)
+        self._sort_by_rows(place)
 
     def holds(self, window: Window, key: int) -> bool:
         return any(each is window and holds(positions, key) for each, positions in self._queue)
@@ -215,7 +215,7 @@ class FreshKeys:
         """Whether the ``key`` of ``window`` is next, once keys stand in the order of the rows."""
         if not self._queue or self.window is not window:
             return False
-        self._sort(0)
+        self._sort_by_rows(0)
         return bool(self._queue[0][1][0].as_py() == key)
 
     def sort_longer_than(self, rows: int) -> None:
@@ -225,9 +225,9 @@ class FreshKeys:
         """
         for place, (window, _) in enumerate(self._queue):
             if window.rows > rows:
-                self._sort(place)
+                self._sort_by_rows(place)
 
-    def _sort(self, place: int) -> None:
+    def _sort_by_rows(self, place: int) -> None:
         window, positions = self._queue[place]
         if not window.is_asked_by_row:
             self._queue[place] = (window, window.in_order_of_rows(positions))
@@ -299,7 +299,7 @@ class LookupState:
         self.events = EventLog(spec, secrets)
         self.recorder = TaskRecorder(lambda: self.events.throttled(self.keys_in_flight), observer)
         self.size = RequestSize(spec.settings.batch_size)
-        self.slots = _slots(spec, limiter)
+        self.slots = _slots_for(spec, limiter)
         self.held = HeldWindows(self.recorder)
         self.fresh = FreshKeys()
         self.waiting = WaitingKeys()
@@ -309,7 +309,7 @@ class LookupState:
         return self.held.bytes_left(self.size.bytes_of(keys)) > 0
 
 
-def _slots(spec: LookupSpec, limiter: RequestLimiter) -> RequestSlots:
+def _slots_for(spec: LookupSpec, limiter: RequestLimiter) -> RequestSlots:
     # Where few may go out, keys that are asked one by one are given out when they may, and no sooner.
     ahead = ROUNDS_AHEAD if spec.by_row and limiter.room is None else 1
     capacity = spec.settings.capacity * ahead

@@ -25,20 +25,22 @@ _KEYS_SHOWN = 3
 
 
 def failure(spec: LookupSpec, part: Part, error: Exception) -> ConnectorError:
-    message = f"{_what(spec, part)} failed after {counted(part.attempt, 'attempt')}: {_said(error)}"
+    message = (
+        f"{_lookup_text(spec, part)} failed after {counted(part.attempt, 'attempt')}: {_error_text(error)}"
+    )
     kind = LookupTimeout if isinstance(error, LookupTimeout) else ConnectorError
-    return _chained(kind(message), error)
+    return _with_cause(kind(message), error)
 
 
 def out_of_time(spec: LookupSpec, part: Part, error: Exception | None) -> ConnectorError:
     """The time of the keys of ``part`` is up; ``error`` is the last failure, if there was one."""
-    last = f" The last one failed: {_said(error).rstrip('.')}." if error is not None else ""
+    last = f" The last one failed: {_error_text(error).rstrip('.')}." if error is not None else ""
     message = (
-        f"{_what(spec, part)} has no final outcome within the timeout of {spec.settings.timeout:g} s,"
+        f"{_lookup_text(spec, part)} has no final outcome within the timeout of {spec.settings.timeout:g} s,"
         f" after {counted(part.attempt, 'attempt')}.{last}"
         " Raise 'timeout', or lower 'max-attempts' or the delay."
     )
-    return _chained(LookupTimeout(message), error)
+    return _with_cause(LookupTimeout(message), error)
 
 
 def connector_name(spec: LookupSpec) -> str:
@@ -52,7 +54,7 @@ def is_defect(error: Exception) -> bool:
     )
 
 
-def _what(spec: LookupSpec, part: Part) -> str:
+def _lookup_text(spec: LookupSpec, part: Part) -> str:
     table = spec.table
     connector = table.options.get("connector", type(spec.connector).__name__)
     function = f", function {spec.name.function}" if spec.name.function else ""
@@ -62,23 +64,25 @@ def _what(spec: LookupSpec, part: Part) -> str:
 def shown_keys(keys: pa.Table) -> str:
     """How many ``keys`` there are, the first few in full: ``2 keys (id = 1; id = 2)``."""
     some = keys.slice(0, _KEYS_SHOWN).to_pylist()
-    shown = "; ".join(", ".join(f"{name} = {_short(value)}" for name, value in row.items()) for row in some)
+    shown = "; ".join(
+        ", ".join(f"{name} = {_short_repr(value)}" for name, value in row.items()) for row in some
+    )
     more = "; ..." if keys.num_rows > _KEYS_SHOWN else ""
     return f"{counted(keys.num_rows, 'key')} ({shown}{more})"
 
 
-def _short(value: object) -> str:
+def _short_repr(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """What ``error`` says; the kind, too, unless it is one of ours."""
     text = str(error)
     return text if isinstance(error, ConnectorError) else f"{type(error).__name__}: {text}".rstrip(": ")
 
 
-def _chained(error: ConnectorError, cause: Exception | None) -> ConnectorError:
+def _with_cause(error: ConnectorError, cause: Exception | None) -> ConnectorError:
     error.__cause__ = cause
     return error
 
@@ -106,7 +110,9 @@ class EventLog:
         else:
             which, what = counted(keys.num_rows, "key"), without_values(str(error), keys)
         kind = type(error).__name__
-        self._tell("failure", logging.WARNING, f"the first failure in this task, of {which}: {kind}: {what}")
+        self._log_event(
+            "failure", logging.WARNING, f"the first failure in this task, of {which}: {kind}: {what}"
+        )
 
     def dropped(self, strangers: pa.Table, asked: pa.Table) -> None:
         """Rows came of ``strangers``, which are not among the keys that were ``asked``."""
@@ -119,32 +125,34 @@ class EventLog:
                 ". They differ from keys that were asked in capitals, blanks, leading zeros or the form of a"
                 " character alone: write the key as the source does, as in ON upper(o.k) = c.k"
             )
-        self._tell("unasked", logging.WARNING, text)
+        self._log_event("unasked", logging.WARNING, text)
 
     def throttled(self, keys: int) -> None:
         if "throttled" not in self._told:
             text = f"the source refuses requests for a while; {counted(keys, 'key')} under way"
-            self._tell("throttled", logging.WARNING, text)
+            self._log_event("throttled", logging.WARNING, text)
 
     def down(self, outage: str) -> None:
         if "outage" not in self._told:
-            self._tell(
+            self._log_event(
                 "outage", logging.WARNING, f"{outage}; requests wait, and a few try whether it does again"
             )
 
     def stopped(self, keys: int) -> None:
         """Spark wants no more rows; this many keys were asked."""
-        self._tell("stopped", logging.INFO, f"stopped after {counted(keys, 'key')}: Spark wants no more rows")
+        self._log_event(
+            "stopped", logging.INFO, f"stopped after {counted(keys, 'key')}: Spark wants no more rows"
+        )
 
-    def _tell(self, kind: str, level: int, text: str) -> None:
+    def _log_event(self, kind: str, level: int, text: str) -> None:
         spec = self._spec
         mask = masker({*self._secrets, *known_secrets(spec.connector)})
         name = str(spec.name) if spec.name.table else spec.table.name
-        self._told[kind] = mask(f"Lookup of {name} ({_source(spec.connector)}): {text}")
+        self._told[kind] = mask(f"Lookup of {name} ({_source_text(spec.connector)}): {text}")
         _log.log(level, "%s", self._told[kind])
 
 
-def _source(connector: Connector) -> str:
+def _source_text(connector: Connector) -> str:
     kind, place = connector.table.options.get("connector", type(connector).__name__), ""
     with suppress(Exception):  # it is only for a line
         place = connector.place()
@@ -153,11 +161,11 @@ def _source(connector: Connector) -> str:
 
 def _spelled_alike(strangers: pa.Table, asked: pa.Table) -> bool:
     """Whether one of ``strangers`` is one of the keys ``asked`` in another spelling."""
-    known = {_plain(row) for row in zip(*asked.to_pydict().values(), strict=True)}
-    return any(_plain(row) in known for row in zip(*strangers.to_pydict().values(), strict=True))
+    known = {_normalized_key(row) for row in zip(*asked.to_pydict().values(), strict=True)}
+    return any(_normalized_key(row) in known for row in zip(*strangers.to_pydict().values(), strict=True))
 
 
-def _plain(key: tuple[Any, ...]) -> tuple[Any, ...]:
+def _normalized_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(
         unicodedata.normalize("NFKC", part).casefold().strip().lstrip("0") if isinstance(part, str) else part
         for part in key
@@ -170,7 +178,7 @@ def without_values(text: str, keys: pa.Table) -> str:
     Long values are found as secrets are, short ones where they stand alone.
     """
     spellings = " ".join((text, unquote_plus(text), text.replace("\\", ""))).casefold()
-    values = {_spelled(value) for column in keys.columns for value in column.to_pylist()}
+    values = {_as_text(value) for column in keys.columns for value in column.to_pylist()}
     found = {value for value in values if value and value.casefold() in spellings}
     if not found:
         return text
@@ -183,5 +191,5 @@ def without_values(text: str, keys: pa.Table) -> str:
 _LONG = 4
 
 
-def _spelled(value: object) -> str:
+def _as_text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -62,17 +62,17 @@ class Settled:
         A miss and a key with a NULL give an empty list; a skipped key gives NULL.
         """
         if spec.chosen_order is not None:
-            yield from self._answers(spec, spec.chosen_order)
+            yield from self._lists_by_order(spec, spec.chosen_order)
             return
-        lists = with_empty_last(self._lists(spec))
+        lists = with_empty_last(self._lists_of_rows(spec))
         nowhere = pa.scalar(len(lists) - 1, pa.int32())
         yield from handed_out(lists, pc.fill_null(self._codes, nowhere))
 
-    def _lists(self, spec: LookupSpec) -> pa.ListArray:
+    def _lists_of_rows(self, spec: LookupSpec) -> pa.ListArray:
         lists = lists_per_key(self._all_found(spec), self._keys, spec.row_type)
         return with_nulls(lists, pa.concat_arrays(self._skipped)) if self._skipped else lists
 
-    def _answers(self, spec: LookupSpec, order: OrderCondition) -> Iterator[pa.ListArray]:
+    def _lists_by_order(self, spec: LookupSpec, order: OrderCondition) -> Iterator[pa.ListArray]:
         """The same, of the rows of its key those that answer the value of the input row."""
         assert self._values is not None, "the value comes with the keys"
         found = self._all_found(spec)
@@ -169,10 +169,10 @@ class Window:
         if not rows:
             return None
         if self.found_bytes > WINDOW_BYTES:
-            rows = self._fitting(rows)
+            rows = self._rows_that_fit(rows)
         if rows == self.rows:
-            return self._rest()
-        return self._first(rows)
+            return self._take_rest()
+        return self._take_first(rows)
 
     def _settled_rows(self) -> int:
         if not self._unsettled:
@@ -188,19 +188,19 @@ class Window:
         self._ready += pc.index(is_settled, pa.scalar(False)).as_py()
         self._head = self._codes[self._ready].as_py()
 
-    def _fitting(self, rows: int) -> int:
+    def _rows_that_fit(self, rows: int) -> int:
         """How many of the first ``rows`` hold not much more than ``HAND_OUT_BYTES``; one at least."""
         keys = pc.unique(self._codes[:rows].drop_null())
         before = pc.cumulative_sum(bytes_by_position(self._found, self.keys.num_rows).take(keys))
         fitting = max(1, pc.sum(pc.less_equal(before, HAND_OUT_BYTES)).as_py() or 0)
         return rows if fitting >= len(keys) else pc.index(self._codes, keys[fitting]).as_py()
 
-    def _rest(self) -> Settled:
+    def _take_rest(self) -> Settled:
         settled = Settled(self._codes, self.keys.num_rows, self._found, self._skipped, self._values)
         self._codes, self._found, self.found_bytes, self._ready = self._codes[:0], [], 0, 0
         return settled
 
-    def _first(self, rows: int) -> Settled:
+    def _take_first(self, rows: int) -> Settled:
         codes, self._codes = self._codes[:rows], self._codes[rows:]
         values = self._values
         if values is not None:
@@ -260,13 +260,13 @@ class HeldWindows:
     def add(self, keys: Keys) -> Window:
         window = Window(keys)
         self._windows.append(window)
-        self._hold(window.nbytes)
+        self._hold_bytes(window.nbytes)
         return window
 
     def keep(self, window: Window, found: Placed) -> None:
         window.add(found)
         self.found_bytes += found.rows.nbytes
-        self._hold(found.rows.nbytes)
+        self._hold_bytes(found.rows.nbytes)
 
     def finished(self) -> Iterator[Settled]:
         """Hand back settled rows before which no unsettled one is, in the order of the input."""
@@ -283,7 +283,7 @@ class HeldWindows:
             if settled is not None:
                 yield settled
 
-    def _hold(self, nbytes: int) -> None:
+    def _hold_bytes(self, nbytes: int) -> None:
         if self._bytes < BUFFER_BYTES <= self._bytes + nbytes:
             self._recorder.count(buffer_full=1)
         self._bytes += nbytes

@@ -64,7 +64,7 @@ class GivenUp:
             raise self._too_many(f"'max-errors' = {most}")
         if self._settings.dead_letters is not None:
             self._recorder.count(dead_letters=len(part))
-            self._keep(_failed(part, error))
+            self._keep(_failed_keys(part, error))
 
     def check_ratio(self) -> None:
         """The task asked all its keys.
@@ -86,7 +86,7 @@ class GivenUp:
         return error
 
 
-def _failed(part: Part, error: ConnectorError) -> FailedKeys:
+def _failed_keys(part: Part, error: ConnectorError) -> FailedKeys:
     cause = error.__cause__
     told = cause if isinstance(cause, Exception) and not isinstance(error, LookupTimeout) else error
     return FailedKeys(part.keys, type(told).__name__, str(told), part.attempt)
@@ -123,22 +123,22 @@ class Settling:
     def judge(self, part: Part, placed: Placed, asked: float, now: float, notes: Sequence[Any]) -> None:
         """Settle the keys of ``part``, ``asked`` then, whose outcome is final, and let the others wait."""
         missed = absent(placed.positions, len(part))
-        delay = self._settings.retry.delay_after_miss(part.attempt, self._spread())
-        again = missed[:0] if delay is None else self._refused(placed, missed, len(part))
+        delay = self._settings.retry.delay_after_miss(part.attempt, self._random_jitter())
+        again = missed[:0] if delay is None else self._positions_to_retry(placed, missed, len(part))
         if len(again):
             placed = placed.filter(pc.invert(pc.is_in(placed.positions, value_set=again)))
             missed = missed.filter(pc.invert(pc.is_in(missed, value_set=again)))
         self._keep_of(part, placed)
-        self._learn(part, placed, missed, asked, notes)
+        self._cache_answers(part, placed, missed, asked, notes)
         if len(missed):
             told = [notes[position] for position in missed.to_pylist()] if notes else [None] * len(missed)
-            self._tell(part.among(missed), Outcome(None, part.attempt, told))
+            self._keep_outcome_rows(part.among(missed), Outcome(None, part.attempt, told))
         self._state.recorder.count(hits=len(part) - len(again) - len(missed), misses=len(missed))
         if delay is None or not len(again):
-            self._settle(part)
+            self._settle_part(part)
         else:
-            self._settle(part.among(absent(again, len(part))))
-            self._retry(part.among(again), now, delay)
+            self._settle_part(part.among(absent(again, len(part))))
+            self._retry_part(part.among(again), now, delay)
 
     def recall(self, window: Window, known: KnownAnswers) -> pa.Array:
         """Settle the keys of a new window that are known, and return those that must be asked.
@@ -146,15 +146,15 @@ class Settling:
         What the retry policy would ask again is asked: a late row is not known yet.
         """
         size = window.keys.num_rows
-        known = self._believed(known, size)
+        known = self._without_retried(known, size)
         found = pa.concat_arrays([count_up_to(0), *(each.positions for each in known.found)])
         hits = present(found, size)
         settled = pa.concat_arrays([hits, known.missing])
         for each in known.found:
-            self._keep(window, each)
+            self._keep_rows(window, each)
         if len(known.missing):
             part = Part(Batch(window, size, math.inf), known.missing, attempt=0)
-            self._tell(part, Outcome(None, 0, [None] * len(known.missing)))
+            self._keep_outcome_rows(part, Outcome(None, 0, [None] * len(known.missing)))
         window.settle(settled)
         self._count_known(len(hits), len(known.missing), of=size)
         if known.refreshing is not None:
@@ -173,7 +173,7 @@ class Settling:
             cache_misses=of - hits - missing,
         )
 
-    def _believed(self, known: KnownAnswers, size: int) -> KnownAnswers:
+    def _without_retried(self, known: KnownAnswers, size: int) -> KnownAnswers:
         """``known`` without what the retry policy would ask again."""
         retry = self._settings.retry
         if retry.on_rows is None:
@@ -181,12 +181,12 @@ class Settling:
         none = Placed(self._state.answer_schema.empty_table(), count_up_to(0))
         rows = pa.concat_tables([each.rows for each in (none, *known.found)])
         positions = pa.concat_arrays([each.positions for each in (none, *known.found)])
-        again = self._refused(Placed(rows, positions), known.missing, size)
+        again = self._positions_to_retry(Placed(rows, positions), known.missing, size)
         found = (each.filter(pc.invert(pc.is_in(each.positions, value_set=again))) for each in known.found)
         missing = known.missing.filter(pc.invert(pc.is_in(known.missing, value_set=again)))
         return replace(known, found=tuple(found), missing=missing)
 
-    def _learn(
+    def _cache_answers(
         self, part: Part, placed: Placed, missed: pa.Array, asked: float, notes: Sequence[Any]
     ) -> None:
         """Let what is final be remembered; not a miss of which the connector tells more than that."""
@@ -194,7 +194,7 @@ class Settling:
             missing = missed[:0] if notes else missed
             self._state.learn(part.keys, placed, missing, asked)
 
-    def _refused(self, placed: Placed, missed: pa.Array, size: int) -> pa.Array:
+    def _positions_to_retry(self, placed: Placed, missed: pa.Array, size: int) -> pa.Array:
         retry = self._settings.retry
         if retry.on_rows is None:
             return missed
@@ -205,27 +205,27 @@ class Settling:
         refused = [position for position, rows in enumerate(lists) if retry.on_rows(rows)]
         return pc.unique(pa.concat_arrays([missed, pa.array(refused, pa.int32())]))
 
-    def _keep(self, window: Window, placed: Placed) -> None:
+    def _keep_rows(self, window: Window, placed: Placed) -> None:
         if placed.rows.num_rows:
             found = Placed(placed.rows.select(self._spec.held_columns), placed.positions)
             self._state.held.keep(window, found)
 
     def _keep_of(self, part: Part, placed: Placed) -> None:
-        self._keep(part.batch.window, Placed(placed.rows, part.positions.take(placed.positions)))
+        self._keep_rows(part.batch.window, Placed(placed.rows, part.positions.take(placed.positions)))
 
     def _retry_error(self, part: Part, error: Exception, now: float) -> None:
         is_down = bool(self._state.limiter.outage)
         if is_down and part.attempt > 1:
             part = replace(part, attempt=part.attempt - 1)  # to probe a source that is down is no attempt
-        delay = self._settings.retry.delay_after_error(part.attempt, error, self._spread())
+        delay = self._settings.retry.delay_after_error(part.attempt, error, self._random_jitter())
         if delay is None:
             self.give_up(part, failure(self._spec, part, error))
         else:
             requests = len(part) if self._spec.by_row else 1
             allowed = 0.0 if is_down else self._state.limiter.retry_delay(requests)
-            self._retry(part, now, max(delay, allowed), error)
+            self._retry_part(part, now, max(delay, allowed), error)
 
-    def _retry(self, part: Part, now: float, delay: float, error: Exception | None = None) -> None:
+    def _retry_part(self, part: Part, now: float, delay: float, error: Exception | None = None) -> None:
         """Ask the keys of ``part`` again after ``delay``, unless their time is up before."""
         due, deadline = now + delay, part.batch.deadline
         if due >= deadline:
@@ -241,7 +241,7 @@ class Settling:
         else:
             self._state.recorder.count(retried_failures=keys)
 
-    def _spread(self) -> float:
+    def _random_jitter(self) -> float:
         return self._random.uniform(-1.0, 1.0)
 
     def give_up(self, part: Part, error: ConnectorError) -> None:
@@ -258,8 +258,8 @@ class Settling:
         else:
             self._state.recorder.count(misses=len(part))
             told = error.__cause__ if isinstance(error.__cause__, Exception) else error
-            self._tell(part, Outcome(told, part.attempt, [None] * len(part)))
-        self._settle(part)
+            self._keep_outcome_rows(part, Outcome(told, part.attempt, [None] * len(part)))
+        self._settle_part(part)
 
     def _without_stale(self, part: Part) -> Part:
         """Settle the keys of ``part`` of which there are rows that are too old; the others are returned."""
@@ -275,10 +275,10 @@ class Settling:
         is_settled = pc.is_in(part.positions, value_set=positions)
         settled = replace(part, positions=part.positions.filter(is_settled))
         self._state.recorder.count(hits=len(settled), cache_stale=len(settled))
-        self._settle(settled)
+        self._settle_part(settled)
         return replace(part, positions=part.positions.filter(pc.invert(is_settled)))
 
-    def _tell(self, part: Part, outcome: Outcome) -> None:
+    def _keep_outcome_rows(self, part: Part, outcome: Outcome) -> None:
         """Let the connector say in rows how it ended for keys without rows, where it does."""
         connector = self._spec.connector
         if not isinstance(connector, ReportsOutcomes):
@@ -289,7 +289,7 @@ class Settling:
             request = LookupRequest(part.keys, self._state.answer_schema)
             self._keep_of(part, place(PlacedRows(told, positions), request, connector_name(self._spec)))
 
-    def _settle(self, part: Part) -> None:
+    def _settle_part(self, part: Part) -> None:
         part.batch.window.settle(part.positions)
         self.leave(part.batch, len(part))
 

@@ -207,11 +207,13 @@ class RequestScheduler:
         return self._may_begin and slots.free_for_fresh < self._wanted_for_fresh
 
     def _for_any(self, now: float) -> Step:
-        parts = self._due_parts(now, self._room(self._state.slots.free))
+        parts = self._due_parts(now, self._most_keys(self._state.slots.free))
         if parts:
             return self._ask_again(parts, now)
         if self._may_begin and self._state.slots.free_for_fresh >= self._wanted_for_fresh:
-            return self._ask([self._fresh_part(now, self._room(self._state.slots.free_for_fresh))], now)
+            return self._make_request(
+                [self._fresh_part(now, self._most_keys(self._state.slots.free_for_fresh))], now
+            )
         due = self._state.waiting.next_due
         return Idle() if due is None else WaitUntil(due)
 
@@ -228,7 +230,7 @@ class RequestScheduler:
         if waiting is not None:
             return self._again_for_the_head(*waiting, now)
         if self._state.fresh.begins_with(window, head):
-            return self._ask([self._fresh_part(now, self._room_for_the_head())], now)
+            return self._make_request([self._fresh_part(now, self._room_for_the_head())], now)
         return Idle()
 
     def _again_for_the_head(self, due: float, part: Part, now: float) -> Step:
@@ -245,7 +247,7 @@ class RequestScheduler:
         return self._ask_again([first], now)
 
     def _room_for_the_head(self) -> int:
-        return min(self._room(self._state.slots.free), self._state.size.fitting(ANSWER_BYTES))
+        return min(self._most_keys(self._state.slots.free), self._state.size.fitting(ANSWER_BYTES))
 
     @property
     def _may_begin(self) -> bool:
@@ -253,7 +255,7 @@ class RequestScheduler:
             return False
         return not self._state.held.is_full or self._state.fresh.window is self._state.held.first
 
-    def _room(self, slots: int) -> int:
+    def _most_keys(self, slots: int) -> int:
         if not self._state.spec.by_row:
             return self._state.size.keys
         room = self.limiter.room
@@ -290,9 +292,9 @@ class RequestScheduler:
 
     def _ask_again(self, parts: Sequence[Part], now: float) -> Ask:
         self.recorder.count(retried_keys=sum(map(len, parts)))
-        return self._ask(parts, now)
+        return self._make_request(parts, now)
 
-    def _ask(self, parts: Sequence[Part], now: float) -> Ask:
+    def _make_request(self, parts: Sequence[Part], now: float) -> Ask:
         deadline = min(part.batch.deadline for part in parts)
         attempt = max(part.attempt for part in parts)
         keys = distinct_keys_of(parts)
@@ -317,9 +319,11 @@ class RequestScheduler:
             AnswerError: the answer breaks the connector's contract.
             LookupTimeout: keys must be asked again after their time is up, and `on-error` is ``fail``.
         """
-        self._heard(ask, now)
+        self._close_request(ask, now)
         name = connector_name(self._state.spec)
-        placed = place(answer, ask.request, name, lambda keys: self._drop(keys, ask.request.keys))
+        placed = place(
+            answer, ask.request, name, lambda keys: self._drop_unasked_rows(keys, ask.request.keys)
+        )
         nbytes = placed.rows.nbytes
         self._state.size.found(ask.request.keys.num_rows, nbytes)
         self.recorder.found(nbytes)
@@ -333,7 +337,7 @@ class RequestScheduler:
         for part, share in ask.shares(placed):
             self._settling.judge(part, share, ask.asked, now, ask.notes_of(part, notes))
 
-    def _drop(self, strangers: pa.Table, asked: pa.Table) -> None:
+    def _drop_unasked_rows(self, strangers: pa.Table, asked: pa.Table) -> None:
         self.recorder.count(unasked_rows=strangers.num_rows)
         self._state.events.dropped(strangers, asked)
 
@@ -347,7 +351,7 @@ class RequestScheduler:
             alike.setdefault(id(error), []).append(position)
         for positions in alike.values():
             failed = ask.among(pa.array(positions, pa.int32()))
-            self._fail(failed, failures[positions[0]], now)
+            self._fail_request(failed, failures[positions[0]], now)
 
     def failed(self, ask: Ask, error: Exception, now: float) -> None:
         """Take the failure of ``ask``.
@@ -355,16 +359,16 @@ class RequestScheduler:
         Raises:
             ConnectorError: some keys may not be asked again, and `on-error` is ``fail``.
         """
-        self._heard(ask, now)
+        self._close_request(ask, now)
         if isinstance(error, AnswerTooLarge) and ask.request.keys.num_rows > 1:
             self._state.size.too_large(min(error.keys, ask.request.keys.num_rows - 1))
             self._mind_the_width()
             for part in ask.parts:
                 self._put_back(part, now)
         else:
-            self._fail(ask, error, now)
+            self._fail_request(ask, error, now)
 
-    def _fail(self, ask: Ask, error: Exception, now: float) -> None:
+    def _fail_request(self, ask: Ask, error: Exception, now: float) -> None:
         if isinstance(error, NoTurn):
             self._had_no_permit(ask, now)
         else:
@@ -374,18 +378,18 @@ class RequestScheduler:
 
     def _had_no_permit(self, ask: Ask, now: float) -> None:
         """The limits of the origin left ``ask`` no time: none of that counts."""
-        self._uncount(ask)
+        self._uncount_request(ask)
         for part in ask.parts:
             part.batch.deadline = max(part.batch.deadline, now + self._settings.timeout)
             self._put_back(part, now)
 
     def unasked(self, ask: Ask, now: float) -> None:
-        self._release(ask)
-        self._uncount(ask)
+        self._release_slots(ask)
+        self._uncount_request(ask)
         for part in ask.parts:
             self._put_back(part, now)
 
-    def _uncount(self, ask: Ask) -> None:
+    def _uncount_request(self, ask: Ask) -> None:
         again = sum(len(part) for part in ask.parts if part.attempt > 1)
         self.recorder.count(requests=-ask.slots, retried_keys=-again)
 
@@ -402,14 +406,14 @@ class RequestScheduler:
         if self._state.size.rows is not None and not self._state.spec.by_row:
             self._state.fresh.sort_longer_than(self._state.size.rows)
 
-    def _heard(self, ask: Ask, now: float) -> None:
+    def _close_request(self, ask: Ask, now: float) -> None:
         self.recorder.waits.turn(None, now)
-        self._release(ask)
+        self._release_slots(ask)
         self._state.size.answered(ask.request.keys.num_rows, now - ask.asked)
         if not self._state.spec.by_row:
             self.recorder.took([now - ask.asked])
         self._is_heard = True
 
-    def _release(self, ask: Ask) -> None:
+    def _release_slots(self, ask: Ask) -> None:
         self._state.slots.in_flight -= ask.slots
         self._state.keys_in_flight -= ask.request.keys.num_rows

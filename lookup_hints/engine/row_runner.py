@@ -53,7 +53,7 @@ class RowRunner(AsyncRunner):
         capacity: int,
         row_starter: Callable[[TakeRows], RowStarter | None] = lambda _: None,
     ) -> None:
-        super().__init__(scheduler, _never)
+        super().__init__(scheduler, _refuse_batch)
         self._row_starter = row_starter
         self._starter: RowStarter | None = None
         self._started: dict[StartedRow, tuple[_Asked, int, float]] = {}
@@ -75,7 +75,7 @@ class RowRunner(AsyncRunner):
         self._waiting.clear()
         self._is_closing = True
         for row in [*self._started]:
-            self._cancel(row)
+            self._cancel_row(row)
         for asked in self._asked:
             if asked.timer is not None:
                 asked.timer.cancel()
@@ -89,20 +89,20 @@ class RowRunner(AsyncRunner):
         has_queue = bool(self._waiting) and under_way >= self._capacity
         return self._scheduler.blocked_by(self._now(), under_way=under_way, has_queue=has_queue)
 
-    def _start(self, ask: Ask) -> None:
+    def _start_request(self, ask: Ask) -> None:
         asked = _Asked(ask)
         self._asked[asked] = None
         asked.timer = asyncio.get_running_loop().call_at(ask.deadline, self._run_out, asked)
         self._waiting.extend((asked, position) for position in range(len(asked.rows)))
-        self._employ()
+        self._start_waiting_keys()
 
-    def _employ(self) -> None:
+    def _start_waiting_keys(self) -> None:
         self._start_together()
-        for _ in range(self._free):
+        for _ in range(self._free_slots):
             self._work_on(*self._waiting.popleft())
 
     @property
-    def _free(self) -> int:
+    def _free_slots(self) -> int:
         return min(len(self._waiting), self._capacity - len(self._running) - len(self._started))
 
     def _start_together(self) -> None:
@@ -110,24 +110,24 @@ class RowRunner(AsyncRunner):
             if not self._waiting:
                 return
             with reporting_to(self._scheduler.recorder, self._permits):
-                self._starter = self._row_starter(self._take)
-        while self._starter is not None and (free := self._free) > 0:
+                self._starter = self._row_starter(self._take_outcomes)
+        while self._starter is not None and (free := self._free_slots) > 0:
             asked = self._waiting[0][0]
             alike = takewhile(lambda each: each[0] is asked, islice(self._waiting, free))  # noqa: B023
             rows = [asked.rows[position] for _, position in alike]
             started, now = self._starter.start(rows), self._now()
             for row in started:
                 self._started[row] = (*self._waiting.popleft(), now)
-            self._begin(len(started))
+            self._count_in_flight(len(started))
             if len(started) < len(rows):
                 return
 
-    def _begin(self, keys: int) -> None:
+    def _count_in_flight(self, keys: int) -> None:
         self._in_flight += keys
         if self._in_flight > self._most_in_flight:
             self._most_in_flight = self._in_flight
 
-    def _take(self, came: StartedRows) -> None:
+    def _take_outcomes(self, came: StartedRows) -> None:
         now = self._now()
         for row, outcome in came:
             asked, position, started = self._started.pop(row)
@@ -138,11 +138,11 @@ class RowRunner(AsyncRunner):
                 self._took.append(now - started)
                 asked.finished.append((position, outcome))
                 self._untold += 1
-        self._employ()
+        self._start_waiting_keys()
         if self._untold:
             self._tell_soon()
 
-    def _cancel(self, row: StartedRow) -> tuple[_Asked, int]:
+    def _cancel_row(self, row: StartedRow) -> tuple[_Asked, int]:
         """Nobody waits for ``row`` any more; whose it was."""
         asked, position, started = self._started.pop(row)
         row.cancel()
@@ -151,18 +151,20 @@ class RowRunner(AsyncRunner):
         return asked, position
 
     def _work_on(self, asked: _Asked, position: int, begun: Coroutine[Any, Any, Rows] | None = None) -> None:
-        task = self._spawn(self._work(asked, position, begun))
+        task = self._spawn_task(self._look_up_keys(asked, position, begun))
         self._running[task] = asked, position
-        task.add_done_callback(self._leave)
+        task.add_done_callback(self._finish_worker)
         if begun is not None:
             task.add_done_callback(lambda _: begun.close())  # it may not even have come so far
 
-    def _leave(self, task: asyncio.Task[None]) -> None:
+    def _finish_worker(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
         if not self._is_closing:
-            self._employ()
+            self._start_waiting_keys()
 
-    async def _work(self, asked: _Asked, position: int, begun: Coroutine[Any, Any, Rows] | None) -> None:
+    async def _look_up_keys(
+        self, asked: _Asked, position: int, begun: Coroutine[Any, Any, Rows] | None
+    ) -> None:
         """Look up one key after the other, the first of which may have ``begun``.
 
         It ends where none waits that cannot be started, or where one had to be cancelled.
@@ -172,7 +174,7 @@ class RowRunner(AsyncRunner):
         permits, clock = self._scheduler.limiter.permits(), asyncio.get_running_loop().time
         with reporting_to(self._scheduler.recorder, permits):
             while True:
-                self._begin(1)
+                self._count_in_flight(1)
                 started, waited = clock(), permits.waited
                 try:
                     outcome: Rows | Exception = await (begun or self._lookup_row(asked.rows[position]))
@@ -182,7 +184,7 @@ class RowRunner(AsyncRunner):
                     if task not in self._running:
                         return
                     own = had_permit(permits, permits.waited - waited, asked.ask)
-                    self._finish(asked, position, self._cancelled(asked, error, is_own=own))
+                    self._finish_key(asked, position, self._cancellation_error(asked, error, is_own=own))
                     return  # a task that was cancelled once is not fit for more
                 except Exception as error:
                     outcome = error
@@ -192,16 +194,16 @@ class RowRunner(AsyncRunner):
                         self._took.append(clock() - started - (permits.waited - waited))
                 if task not in self._running:
                     return
-                self._finish(asked, position, outcome)
+                self._finish_key(asked, position, outcome)
                 del outcome  # it may be large, and the next key takes its time
                 del self._running[task]
                 self._start_together()
-                if self._free <= 0:
+                if self._free_slots <= 0:
                     return
                 begun = None
                 self._running[task] = asked, position = self._waiting.popleft()
 
-    def _cancelled(self, asked: _Asked, error: asyncio.CancelledError, *, is_own: bool) -> Exception:
+    def _cancellation_error(self, asked: _Asked, error: asyncio.CancelledError, *, is_own: bool) -> Exception:
         if asked.is_out_of_time:
             return _out_of_time(asked) if is_own else no_permit(self._scheduler, asked.ask)
         cancelled = ConnectorError("the connector cancelled the lookup itself")
@@ -220,12 +222,12 @@ class RowRunner(AsyncRunner):
         unstarted = [position for own, position in self._waiting if own is asked]
         self._waiting = deque(each for each in self._waiting if each[0] is not asked)
         for row in [row for row, (own, _, _) in self._started.items() if own is asked]:
-            self._finish(*self._cancel(row), _out_of_time(asked))
+            self._finish_key(*self._cancel_row(row), _out_of_time(asked))
         limiter = self._scheduler.limiter
         lacks_permits = limiter.is_crowded(len(self._running) + len(self._waiting)) or limiter.outage
         late = no_permit(self._scheduler, asked.ask) if lacks_permits else _out_of_time(asked)
         for position in unstarted:
-            self._finish(asked, position, late)
+            self._finish_key(asked, position, late)
 
     def _give_up_keys(self, asked: _Asked) -> None:
         """Tell of the keys of ``asked`` that were cancelled and do not end."""
@@ -237,10 +239,10 @@ class RowRunner(AsyncRunner):
             self._given_up.add(task)
             task.add_done_callback(self._given_up.discard)
             self._in_flight -= 1
-            self._finish(asked, position, _out_of_time(asked))
-        self._employ()
+            self._finish_key(asked, position, _out_of_time(asked))
+        self._start_waiting_keys()
 
-    def _finish(self, asked: _Asked, position: int, outcome: Rows | Exception) -> None:
+    def _finish_key(self, asked: _Asked, position: int, outcome: Rows | Exception) -> None:
         asked.finished.append((position, outcome))
         self._untold += 1
         self._tell_soon()
@@ -248,11 +250,11 @@ class RowRunner(AsyncRunner):
     def _tell_soon(self) -> None:
         is_last = not self._waiting and not self._in_flight
         if is_last or self._untold >= self._capacity:
-            self._tell()
+            self._report_finished()
         elif self._telling is None:
-            self._telling = asyncio.get_running_loop().call_later(LATE_SECONDS, self._tell)
+            self._telling = asyncio.get_running_loop().call_later(LATE_SECONDS, self._report_finished)
 
-    def _tell(self) -> None:
+    def _report_finished(self) -> None:
         """Give the scheduler what has finished, and send what it wants next."""
         if self._telling is not None:
             self._telling.cancel()
@@ -267,7 +269,7 @@ class RowRunner(AsyncRunner):
             if self._waiting and not self._scheduler.has_room_for(self._in_flight):
                 self._give_back()
         except Exception as failure:
-            self._fail(failure)
+            self._fail_run(failure)
         else:
             self._go_on()
 
@@ -283,9 +285,9 @@ class RowRunner(AsyncRunner):
             waiting.setdefault(asked, []).append(position)
         self._waiting.clear()
         for asked, positions in waiting.items():
-            self._scheduler.unasked(self._without(asked, positions), self._now())
+            self._scheduler.unasked(self._split_off(asked, positions), self._now())
 
-    def _without(self, asked: _Asked, positions: list[int]) -> Ask:
+    def _split_off(self, asked: _Asked, positions: list[int]) -> Ask:
         """The part of ``asked`` at ``positions``, which it will not wait for any more."""
         asked.unfinished -= len(positions)
         if not asked.unfinished:
@@ -297,7 +299,7 @@ class RowRunner(AsyncRunner):
     def _tell_of(self, asked: _Asked) -> None:
         finished = sorted(asked.finished, key=lambda each: each[0])
         asked.finished = []
-        told = self._without(asked, [position for position, _ in finished])
+        told = self._split_off(asked, [position for position, _ in finished])
         outcomes = [(asked.rows[position], outcome) for position, outcome in finished]
         now = max(self._now(), asked.ask.deadline) if asked.is_out_of_time else self._now()
         self._scheduler.answered(told, outcomes_of(self._connector, outcomes, asked.ask.request.schema), now)
@@ -307,5 +309,5 @@ def _out_of_time(asked: _Asked) -> LookupTimeout:
     return LookupTimeout(f"no answer within {asked.ask.request.timeout:g} s")
 
 
-async def _never(_: object) -> pa.Table:
+async def _refuse_batch(_: object) -> pa.Table:
     raise AssertionError("it is asked by row")

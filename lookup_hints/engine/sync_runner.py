@@ -38,18 +38,18 @@ def run_sync(
             scheduler.show(now)
             step = scheduler.next(now)
             if isinstance(step, Ask):
-                _ask(scheduler, step, lookup, clock)
+                _run_request(scheduler, step, lookup, clock)
             elif scheduler.wants_input:
                 scheduler.add(next(inputs, None))
             elif isinstance(step, WaitUntil):
-                _wait(scheduler, step.time, clock, sleep)
+                _sleep_until(scheduler, step.time, clock, sleep)
             yield from scheduler.finished()
     finally:
         scheduler.recorder.close()
         scheduler.limiter.close()
 
 
-def _ask(
+def _run_request(
     scheduler: RequestScheduler,
     ask: Ask,
     lookup: Callable[[LookupRequest], Answer],
@@ -68,7 +68,7 @@ def _ask(
         scheduler.answered(ask, answer, clock())
 
 
-def _wait(
+def _sleep_until(
     scheduler: RequestScheduler, until: float, clock: Callable[[], float], sleep: Callable[[float], None]
 ) -> None:
     while until > (now := clock()):

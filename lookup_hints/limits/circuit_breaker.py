@@ -70,7 +70,7 @@ class Breaker(Record):
         """A request that was sent at ``started`` had no answer; whether the breaker opened by that."""
         if self.opened_at:
             if started >= self.until:
-                self._open(now, min(2 * self._seconds, _LONGEST_OPEN_SECONDS))
+                self._open_for(now, min(2 * self._seconds, _LONGEST_OPEN_SECONDS))
             return False
         self._ends.add(-now)
         recent = [end for end in self._ends if abs(end) > now - _WITHIN_SECONDS]
@@ -78,10 +78,10 @@ class Breaker(Record):
         if len(recent) < _FEWEST or 2 * sum(end < 0 for end in ends) < len(ends):
             return False
         self.opened_at = now
-        self._open(now, _OPEN_SECONDS)
+        self._open_for(now, _OPEN_SECONDS)
         return True
 
-    def _open(self, now: float, seconds: float) -> None:
+    def _open_for(self, now: float, seconds: float) -> None:
         self.until, self._seconds = now + seconds, seconds
         self._probes = self._probed_at = 0.0
 

@@ -151,13 +151,15 @@ class OriginLimiter:
         taken = 0
         while taken < count and not self._queue:
             in_hand = self._permits.use(count - taken)
-            if not in_hand and self._lack(count - taken) is not None:
+            if not in_hand and self._take_permit(count - taken) is not None:
                 break
             taken += in_hand or 1
         return taken
 
     async def acquire(self, deadline: float | None) -> None:
-        waiter = Waiter(asyncio.get_running_loop().create_future(), reporting(), self._why(deadline))
+        waiter = Waiter(
+            asyncio.get_running_loop().create_future(), reporting(), self._reason_to_wait(deadline)
+        )
         self._queue.append(waiter)
         try:
             self._serve_queue()
@@ -173,15 +175,15 @@ class OriginLimiter:
             waiter.waits_for(None)
 
     def acquire_blocking(self, deadline: float | None) -> None:
-        while not self._permits.use() and (lack := self._lack()) is not None:
+        while not self._permits.use() and (lack := self._take_permit()) is not None:
             seconds, why = lack
-            self._check(why, deadline, self.clock())
+            self._check_wait(why, deadline, self.clock())
             if deadline is not None and self.clock() >= deadline:
                 raise NoTurn(f"{self._rules.source} allowed no request of this lookup within its timeout.")
             with reporting().waiting(why):
                 self.sleep(seconds)
 
-    def _lack(self, wanted: int = 1) -> Lack | None:
+    def _take_permit(self, wanted: int = 1) -> Lack | None:
         """Take one of the permits that are ``wanted`` under the lock, or say what it lacks."""
         now, permits = self.clock(), self._permits
         permits.warm(now)
@@ -222,12 +224,12 @@ class OriginLimiter:
             self._timer = asyncio.get_running_loop().call_later(lack[0], self._serve_queue)
 
     def _acquire_next(self) -> Lack | None:
-        if self._permits.use() or (lack := self._lack()) is None:
+        if self._permits.use() or (lack := self._take_permit()) is None:
             return None
-        self._check(lack[1], None, self.clock())
+        self._check_wait(lack[1], None, self.clock())
         return lack
 
-    def _why(self, deadline: float | None) -> Wait:
+    def _reason_to_wait(self, deadline: float | None) -> Wait:
         """What is waited for, at first."""
         limits, now = self._store.limits, self.clock()
         why: Wait = "budget"
@@ -235,7 +237,7 @@ class OriginLimiter:
             why = "outage"
         elif limits.pause.opens > now or not self._permits.is_limited_by_budget:
             why = "throttle"
-        self._check(why, deadline, now)
+        self._check_wait(why, deadline, now)
         return why
 
     def check_pause(self, opens: float, deadline: float | None) -> None:
@@ -250,7 +252,7 @@ class OriginLimiter:
             retry_after=wait,
         )
 
-    def _check(self, why: Wait, deadline: float | None, now: float) -> None:
+    def _check_wait(self, why: Wait, deadline: float | None, now: float) -> None:
         """Refuse to wait for what comes too late."""
         if why != "outage":
             self.check_pause(self._store.limits.pause.opens, deadline)
@@ -277,14 +279,14 @@ class OriginLimiter:
         if ending == "served":
             self._down_since = None
         if permits.release(started, ending, pause, len(self._queue), now, count):
-            self._publish(now)
+            self._publish_use(now)
         if self._queue:
             self._serve_queue()
         elif self._idle_timer is None and permits.has_something_idle:
             self._give_back_soon()
         return pause or 0.0 if ending == "refused" else 0.0
 
-    def _publish(self, now: float) -> None:
+    def _publish_use(self, now: float) -> None:
         if self._store.acquire() is not None:
             try:
                 self._permits.publish(now)
@@ -298,14 +300,14 @@ class OriginLimiter:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             self._permits.expire(recent=True)
-            self._publish(self.clock())
+            self._publish_use(self.clock())
         else:
             self._idle_timer = loop.call_later(PUBLISH_SECONDS, self._give_back_later)
 
     def _give_back_later(self) -> None:
         self._idle_timer = None
         self._permits.expire()
-        self._publish(self.clock())
+        self._publish_use(self.clock())
         if self._permits.has_something_idle and not self._queue:
             self._give_back_soon()
 
@@ -359,7 +361,7 @@ class OriginPermits:
         started = self._clock()
         self.gave_up = False
         try:
-            if (wait := self._until(started, deadline, after)) > 0:
+            if (wait := self._wait_before(started, deadline, after)) > 0:
                 with reporting().waiting("throttle"):
                     await asyncio.sleep(wait)
             await self._limiter.acquire(deadline)
@@ -372,14 +374,14 @@ class OriginPermits:
     def acquire_blocking(self, deadline: float | None = None, after: float | None = None) -> None:
         started = self._clock()
         try:
-            if (wait := self._until(started, deadline, after)) > 0:
+            if (wait := self._wait_before(started, deadline, after)) > 0:
                 with reporting().waiting("throttle"):
                     self._limiter.sleep(wait)
             self._limiter.acquire_blocking(deadline)
         finally:
             self.waited += self._clock() - started
 
-    def _until(self, now: float, deadline: float | None, after: float | None) -> float:
+    def _wait_before(self, now: float, deadline: float | None, after: float | None) -> float:
         if after is None or after <= now:
             return 0.0
         self._limiter.check_pause(after, deadline)

@@ -44,12 +44,12 @@ class Retries(Record):
     _counted_at = Cell()
 
     def tried(self, requests: int, now: float) -> None:
-        self._count(now)
+        self._refill_to(now)
         self._left += PART_OF_FIRST_TRIES * requests
 
     def reserve(self, requests: int, now: float) -> float:
         """Take this many retries: the seconds after which they may be sent."""
-        self._count(now)
+        self._refill_to(now)
         self._left -= requests
         return max(0.0, -self._left / PER_SECOND)
 
@@ -60,7 +60,7 @@ class Retries(Record):
         left = self._left + PER_SECOND * max(0.0, now - self._counted_at)
         return max(0.0, (requests - left) / PER_SECOND)
 
-    def _count(self, now: float) -> None:
+    def _refill_to(self, now: float) -> None:
         most = PER_SECOND * _SAVED_SECONDS
         if not self._counted_at:
             self._left, self._counted_at = most, now

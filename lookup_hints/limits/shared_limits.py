@@ -294,27 +294,27 @@ class Leases(Record):
     def cells_for(cls) -> int:
         return cls.SIZE + MOST_LEASES * Lease.SIZE
 
-    def _lease(self, place: int) -> Lease:
+    def _lease_at(self, place: int) -> Lease:
         return Lease(self.cells, self.start + self.SIZE + place * Lease.SIZE)
 
-    def _taken(self) -> Iterator[Lease]:
-        return (lease for place in range(int(self._used)) if (lease := self._lease(place)).owner)
+    def _used_leases(self) -> Iterator[Lease]:
+        return (lease for place in range(int(self._used)) if (lease := self._lease_at(place)).owner)
 
     def begin(self, owner: int, until: float) -> Lease | None:
         """A lease for a task in the process ``owner``; None where there are too many."""
-        place = next((place for place in range(MOST_LEASES) if not self._lease(place).owner), None)
+        place = next((place for place in range(MOST_LEASES) if not self._lease_at(place).owner), None)
         if place is None:
             return None
         self._used = max(self._used, place + 1)
         self._tickets += 1
-        lease = self._lease(place)
+        lease = self._lease_at(place)
         lease.owner, lease.ticket, lease.held, lease.until = owner, self._tickets, 0.0, until
         lease.wanted_since = 0.0
         return lease
 
     @property
     def held(self) -> float:
-        return sum(lease.held for lease in self._taken())
+        return sum(lease.held for lease in self._used_leases())
 
     def grant(self, lease: Lease, wanted: int, limit: int, now: float) -> int:
         """Up to ``wanted`` more permits for ``lease``, where all may hold ``limit``; how many these are.
@@ -322,9 +322,9 @@ class Leases(Record):
         Who has waited for longer, and has less than others, is first.
         """
         since = lease.wanted_since or now
-        leases = list(self._taken())
+        leases = list(self._used_leases())
         free = limit - sum(each.held for each in leases)
-        fair = limit / self._claims(leases, lease)
+        fair = limit / self._count_claims(leases, lease)
         first = sum(
             each.ticket != lease.ticket and 0 < each.wanted_since < since and each.held < fair
             for each in leases
@@ -332,7 +332,7 @@ class Leases(Record):
         granted = int(max(0, min(wanted, free - first)))
         lease.held += granted
         lease.wanted_since = 0.0 if granted == wanted else now if granted else since
-        self._share(leases, limit)
+        self._set_fair_share(leases, limit)
         return granted
 
     def give_back(self, lease: Lease, permits: int, limit: int) -> None:
@@ -341,16 +341,16 @@ class Leases(Record):
 
     def share(self, limit: int) -> None:
         """Find out what is fair, where some lack permits or all hold too many."""
-        self._share(list(self._taken()), limit)
+        self._set_fair_share(list(self._used_leases()), limit)
 
-    def _share(self, leases: list[Lease], limit: int) -> None:
-        fair = limit / self._claims(leases)
+    def _set_fair_share(self, leases: list[Lease], limit: int) -> None:
+        fair = limit / self._count_claims(leases)
         lacking = any(each.wanted_since and each.held < fair for each in leases)
         self.excess = max(0.0, sum(each.held for each in leases) - limit)
         self.fair = fair if lacking or self.excess else 0.0
 
     @staticmethod
-    def _claims(leases: list[Lease], own: Lease | None = None) -> int:
+    def _count_claims(leases: list[Lease], own: Lease | None = None) -> int:
         claiming = sum(bool(each.held or each.wanted_since) for each in leases)
         is_new = own is not None and not (own.held or own.wanted_since)
         return max(1, claiming + is_new)
@@ -360,9 +360,9 @@ class Leases(Record):
 
     def drop_lost(self, is_alive: Callable[[int], bool], now: float) -> None:
         """Take back what is held by processes that are gone, or for too long."""
-        owners = {lease.owner for lease in self._taken()}
+        owners = {lease.owner for lease in self._used_leases()}
         gone = {owner for owner in owners if not is_alive(int(owner))}
-        for lease in self._taken():
+        for lease in self._used_leases():
             if lease.owner in gone or now > lease.until:
                 self.drop(lease)
 

@@ -158,9 +158,9 @@ class TaskPermits:
         if ending in ("refused", "lost") or pause:
             pending.signals.append(OriginSignal(started, ending, pause, now))
         is_due = pending.signals or self._cells[IS_SHUT] or now >= self._publishes_at
-        return bool(is_due or (self._leases.fair and self._spare(waiting)))
+        return bool(is_due or (self._leases.fair and self._permits_to_return(waiting)))
 
-    def _spare(self, waiting: int) -> int:
+    def _permits_to_return(self, waiting: int) -> int:
         """How many permits should go back now: what is idle while others lack it, or more than is fair."""
         fair = self._leases.fair
         if not fair:
@@ -202,7 +202,7 @@ class TaskPermits:
         if self._lease is not None and not waiting:
             self._lease.wanted_since = 0.0
         self._leases.share(self.allowed)
-        spare = self._spare(waiting)
+        spare = self._permits_to_return(waiting)
         if spare > 0 and self._lease is not None:
             self._leases.give_back(self._lease, spare, self.allowed)
             self._held -= spare

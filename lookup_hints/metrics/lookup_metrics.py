@@ -29,12 +29,12 @@ class CountsByKey(Generic[_N]):
     counts: Mapping[Any, _N] = field(default_factory=dict)
 
     def __add__(self: _Self, other: CountsByKey[_N]) -> _Self:
-        return self._with(other, add)
+        return self._merge_counts(other, add)
 
     def __sub__(self: _Self, other: CountsByKey[_N]) -> _Self:
-        return self._with(other, sub)
+        return self._merge_counts(other, sub)
 
-    def _with(self: _Self, other: CountsByKey[_N], operation: Callable[[_N, _N], _N]) -> _Self:
+    def _merge_counts(self: _Self, other: CountsByKey[_N], operation: Callable[[_N, _N], _N]) -> _Self:
         if not other.counts:
             return self
         keys = [*self.counts, *(key for key in other.counts if key not in self.counts)]
@@ -184,12 +184,12 @@ class LookupMetrics:
     """What else happened; not a count."""
 
     def __add__(self, other: LookupMetrics) -> LookupMetrics:
-        return self._with(other, add)
+        return self._merge_fields(other, add)
 
     def __sub__(self, other: LookupMetrics) -> LookupMetrics:
-        return self._with(other, sub)
+        return self._merge_fields(other, sub)
 
-    def _with(self, other: LookupMetrics, operation: Callable[[Any, Any], Any]) -> LookupMetrics:
+    def _merge_fields(self, other: LookupMetrics, operation: Callable[[Any, Any], Any]) -> LookupMetrics:
         return LookupMetrics(*map(operation, vars(self).values(), vars(other).values()))
 
 
@@ -250,7 +250,7 @@ class TaskRecord:
             "function": self.function,
             "run": {**vars(self.run), "batch": self.run.batch and list(self.run.batch)},
             "counts": {
-                name: _plain(value) for name, value in vars(self.counts).items() if value != _ZERO[name]
+                name: _to_json(value) for name, value in vars(self.counts).items() if value != _ZERO[name]
             },
         }
 
@@ -271,7 +271,7 @@ def _of_plain(name: str, value: Any) -> Any:
     return type(_ZERO[name])(value)
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, CountsByKey):
         return dict(value.counts)
     if isinstance(value, Events):

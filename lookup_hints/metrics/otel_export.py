@@ -83,7 +83,7 @@ class ExportStatus:
 
     def of_export(self, export: Callable[[], _Result], taken: _Result, refused: _Result) -> _Result:
         """``taken`` or ``refused``: what ``export`` gives. What it logs is kept for the one warning."""
-        with self._doing("exporting"):
+        with self._name_step("exporting"):
             try:
                 result = export()
             except Exception as error:
@@ -94,10 +94,10 @@ class ExportStatus:
 
     def queueing(self) -> AbstractContextManager[None]:
         """A block in which a full queue is logged once, and not at all while exports fail."""
-        return self._doing("queueing")
+        return self._name_step("queueing")
 
     @contextmanager
-    def _doing(self, what: str) -> Iterator[None]:
+    def _name_step(self, what: str) -> Iterator[None]:
         self._this_thread.does = what
         try:
             yield
@@ -177,13 +177,13 @@ class Flusher:
             self._wanted += 1
             number = self._wanted
             if self._thread is None:
-                self._thread = Thread(target=self._run, name="lookup_hints.metrics", daemon=True)
+                self._thread = Thread(target=self._flush_when_asked, name="lookup_hints.metrics", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
             if self._goes_well and not self._changed.wait_for(lambda: self._done >= number, self._seconds):
                 self._goes_badly()
 
-    def _run(self) -> None:
+    def _flush_when_asked(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._wanted > self._done)
@@ -247,7 +247,7 @@ class Sending:
             self.instruments = Instruments(meters.get_meter(_SCOPE, __version__))
             self._providers.append(meters)
         self._outcome.hush()
-        self._flusher = Flusher(self._flush, self._outcome.warn)
+        self._flusher = Flusher(self._force_flush, self._outcome.warn)
 
     def observer(self, name: LookupName) -> LookupObserver:
         return LookupObserver(self, name)
@@ -263,7 +263,7 @@ class Sending:
         """Send all that was measured, for a moment at most."""
         self._flusher.end_of_task()
 
-    def _flush(self) -> bool:
+    def _force_flush(self) -> bool:
         return self._outcome.of(lambda: [provider.force_flush() for provider in self._providers])
 
 
@@ -325,9 +325,9 @@ class LookupObserver:
         system, operation = DATABASES.get(name.connector, ("", ""))
         self._attributes = {**self.lookup, **_database_attributes(system, operation)}
         self._span_name = f"{operation or system or 'lookup'} {name.table}"
-        self._durations = self._histogram(bool(system))
+        self._durations = self._histogram_for(bool(system))
 
-    def _histogram(self, is_database: bool) -> Histogram | None:
+    def _histogram_for(self, is_database: bool) -> Histogram | None:
         if self._instruments is None or self._is_http:
             return None
         return self._instruments.database if is_database else self._instruments.other

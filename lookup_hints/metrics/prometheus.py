@@ -69,10 +69,10 @@ class LookupCollector:
         lookups = self._read()
         for field, about in about_counts().items():
             values = [(labels_of(name), getattr(counts, field)) for name, counts in lookups.items()]
-            yield _family(field, about, values)
+            yield _metric_family(field, about, values)
 
 
-def _family(field: str, about: About, values: Iterable[tuple[tuple[str, ...], Any]]) -> Metric:
+def _metric_family(field: str, about: About, values: Iterable[tuple[tuple[str, ...], Any]]) -> Metric:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
     name = metric_name(field, about.unit)
@@ -81,7 +81,7 @@ def _family(field: str, about: About, values: Iterable[tuple[tuple[str, ...], An
     if issubclass(kind, Latencies):
         histogram = HistogramMetricFamily(name, f"{help_text}; the sum is exact to 10 %", labels=LABELS)
         for labels, latencies in values:
-            histogram.add_metric(labels, _buckets(latencies), _estimated_sum(latencies))
+            histogram.add_metric(labels, _cumulative_buckets(latencies), _estimated_sum(latencies))
         return histogram
     if issubclass(kind, CountsByKey):
         by_key = CounterMetricFamily(name, help_text, labels=(*LABELS, division(field)))
@@ -96,7 +96,7 @@ def _family(field: str, about: About, values: Iterable[tuple[tuple[str, ...], An
     return plain
 
 
-def _buckets(latencies: Latencies) -> list[tuple[str, float]]:
+def _cumulative_buckets(latencies: Latencies) -> list[tuple[str, float]]:
     ends = [(f"{1e-6 * Latencies.GROWTH**end:.4g}", end) for end in _BOUNDS]
     return [
         (bound, sum(count for bucket, count in latencies.counts.items() if bucket < end))
@@ -143,10 +143,10 @@ class FlinkCollector:
             help_text = f"lookup_hints: {' + '.join(ours)}"
             family = GaugeMetricFamily(PREFIX + flinks, help_text, labels=FLINK_LABELS)
             for name, counts in lookups.items():
-                family.add_metric(self._labels(name), sum(getattr(counts, each) for each in ours))
+                family.add_metric(self._flink_labels(name), sum(getattr(counts, each) for each in ours))
             yield family
 
-    def _labels(self, name: LookupName) -> tuple[str, ...]:
+    def _flink_labels(self, name: LookupName) -> tuple[str, ...]:
         # The sums are those of all tasks and machines together: one subtask, on the driver.
         operator = f"LookupJoin[{name}]"
         return self._job_name, operator, operator, "0", "driver"

@@ -123,34 +123,34 @@ def _how_it_was_asked(lookup: Measured) -> str:
 def facts_of(lookup: Measured) -> Iterator[tuple[str, str]]:
     """Name and text of each figure that says something, for a plan that was run."""
     counts = lookup.counts
-    yield "rows", _rows(counts)
-    yield "keys", _keys(counts)
+    yield "rows", _rows_text(counts)
+    yield "keys", _keys_text(counts)
     if has_cache(counts):
-        yield "cache", _cache(counts)
-    yield "requests", _requests(lookup)
+        yield "cache", _cache_text(counts)
+    yield "requests", _requests_text(lookup)
     if counts.requests:
         quantiles = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
         yield (
             "latency",
             ", ".join(f"{name} {seconds_text(counts.latency.quantile(q))}" for name, q in quantiles.items()),
         )
-    if retried := _retried(counts):
+    if retried := _retries_text(counts):
         yield "retried", retried
     if counts.errors:
         classes = ", ".join(f"{count:,} {name}" for name, count in counts.errors_by_class.counts.items())
         yield "failed", f"{counts.errors:,} requests ({classes})"
-    yield "time", _time(counts)
+    yield "time", _time_text(counts)
     if counts.repeated_tasks:
         yield "repeated", f"{counts.repeated_tasks:,} runs of tasks, which are not counted"
 
 
-def _rows(counts: LookupMetrics) -> str:
+def _rows_text(counts: LookupMetrics) -> str:
     null = f", {counts.null_key_rows:,} with NULL in the key" if counts.null_key_rows else ""
     dropped = f", {counts.unasked_rows:,} of keys that were not asked" if counts.unasked_rows else ""
     return f"{counts.rows_in:,} in{null}, {counts.rows_found:,} found{dropped}, {counts.rows_out:,} out"
 
 
-def _keys(counts: LookupMetrics) -> str:
+def _keys_text(counts: LookupMetrics) -> str:
     skipped = f", {counts.skipped:,} skipped" if counts.skipped else ""
     share = f" ({share_text(counts.hits, counts.keys)})" if counts.keys else ""
     return f"{counts.keys:,} asked, {counts.hits:,} found{share}, {counts.misses:,} missed{skipped}"
@@ -164,7 +164,7 @@ def from_cache(counts: LookupMetrics) -> int:
     return counts.cache_hits + counts.cache_missing
 
 
-def _cache(counts: LookupMetrics) -> str:
+def _cache_text(counts: LookupMetrics) -> str:
     known = from_cache(counts)
     left = [f"{rows:,} left it ({why})" for why, rows in counts.cache_evicted_by_reason.counts.items()]
     said = [
@@ -173,12 +173,12 @@ def _cache(counts: LookupMetrics) -> str:
         *([f"{counts.cache_stale:,} too old and used"] if counts.cache_stale else []),
         f"{counts.cache_rows:,} rows and {bytes_text(counts.cache_bytes)} held",
         *left,
-        *_loads(counts),
+        *_loads_texts(counts),
     ]
     return ", ".join(said)
 
 
-def _loads(counts: LookupMetrics) -> Iterator[str]:
+def _loads_texts(counts: LookupMetrics) -> Iterator[str]:
     if counts.cache_loads:
         took = seconds_text(counts.cache_load_millis / 1000)
         yield f"the table read {counts.cache_loads:,} times, in {took} at most"
@@ -190,7 +190,7 @@ def _loads(counts: LookupMetrics) -> Iterator[str]:
         yield f"its rows up to {seconds_text(counts.cache_age)} old"
 
 
-def _requests(lookup: Measured) -> str:
+def _requests_text(lookup: Measured) -> str:
     counts = lookup.counts
     if not counts.requests:
         return "none"
@@ -204,7 +204,7 @@ def _requests(lookup: Measured) -> str:
     )
 
 
-def _retried(counts: LookupMetrics) -> str:
+def _retries_text(counts: LookupMetrics) -> str:
     causes = {"after a miss": counts.retried_misses, "after a failure": counts.retried_failures}
     said = [f"{count:,} keys {cause}" for cause, count in causes.items() if count]
     if counts.throttled:
@@ -212,7 +212,7 @@ def _retried(counts: LookupMetrics) -> str:
     return ", ".join(said)
 
 
-def _time(counts: LookupMetrics) -> str:
+def _time_text(counts: LookupMetrics) -> str:
     waits = sorted(counts.waited.counts.items(), key=lambda each: -each[1])
     least = 0.005 * counts.seconds
     shares = [f"{cause} {share_text(seconds, counts.seconds)}" for cause, seconds in waits if seconds > least]
@@ -237,10 +237,10 @@ def live_text(alias: str, now: Moment, before: Moment) -> str:
     """One line about a lookup that runs: its pace since ``before``, and its figures so far."""
     counts = now.counts
     passed = now.time - before.time
-    pace = (_settled(counts) - _settled(before.counts)) / passed if passed > 0 else 0.0
+    pace = (_settled_keys(counts) - _settled_keys(before.counts)) / passed if passed > 0 else 0.0
     said = [f"{alias}: {pace:,.0f} keys/s"]
-    if _settled(counts):
-        said.append(f"{share_text(counts.hits, _settled(counts))} found")
+    if _settled_keys(counts):
+        said.append(f"{share_text(counts.hits, _settled_keys(counts))} found")
     if counts.latency.counts:
         said.append(f"p99 {seconds_text(counts.latency.quantile(0.99))}")
     if now.waiting:
@@ -252,5 +252,5 @@ def live_text(alias: str, now: Moment, before: Moment) -> str:
     return ", ".join(said)
 
 
-def _settled(counts: LookupMetrics) -> int:
+def _settled_keys(counts: LookupMetrics) -> int:
     return counts.hits + counts.misses + counts.skipped

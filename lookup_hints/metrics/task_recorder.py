@@ -95,13 +95,13 @@ class PendingWaits:
 
     @contextmanager
     def waiting(self, wait: Wait) -> Iterator[None]:
-        self._add(wait, 1)
+        self._add_waiting(wait, 1)
         try:
             yield
         finally:
-            self._add(wait, -1)
+            self._add_waiting(wait, -1)
 
-    def _add(self, wait: Wait, requests: int) -> None:
+    def _add_waiting(self, wait: Wait, requests: int) -> None:
         self._requests[wait] = self._requests.get(wait, 0) + requests
         if self.on_change is not None:
             self.on_change()

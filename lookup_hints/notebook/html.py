@@ -39,7 +39,7 @@ def table(
     body = "".join(
         f'<tr style="background:none;{"font-weight:600" if next(weights, False) else ""}">'
         + "".join(
-            f'<td style="{_CELL}text-align:{side}">{_value(value)}</td>'
+            f'<td style="{_CELL}text-align:{side}">{_cell_html(value)}</td>'
             for value, side in zip(row, align, strict=True)
         )
         + "</tr>"
@@ -55,7 +55,7 @@ def shown_value(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}\u2026"
 
 
-def _value(value: Any) -> str:
+def _cell_html(value: Any) -> str:
     if value is None:
         return '<span style="opacity:.45">NULL</span>'
     return escape(shown_value(value))
@@ -129,11 +129,11 @@ def plan_picture(
     plan: LookupPlan, measured: Mapping[LookupName, Sequence[str]] = MappingProxyType({})
 ) -> str:
     """The lookups of a statement: its rows run down the left, and ask the sources on the right."""
-    joins = (_join(plan, join, measured.get(join.function.name, ())) for join in plan.joins)
-    stops = [*joins, *map(_scan, plan.scans)]
+    joins = (_node_of_join(plan, join, measured.get(join.function.name, ())) for join in plan.joins)
+    stops = [*joins, *map(_node_of_scan, plan.scans)]
     tops = list(accumulate((stop.height + _GAP for stop in stops), initial=36))
     height = tops[-1] + 34
-    parts = "".join(map(_drawn, stops, tops))
+    parts = "".join(map(_draw_node, stops, tops))
     output = "result" if plan.output is None else f"result: {', '.join(name for name, _ in plan.output)}"
     titles = ", ".join(f"{stop.badge} {stop.name}" for stop in stops)
     notes = "".join(note(f"Note: {each}.") for each in plan.notes)
@@ -141,14 +141,14 @@ def plan_picture(
         f'<svg role="img" aria-label="{escape(titles, quote=True)}" xmlns="http://www.w3.org/2000/svg"'
         f' width="{_SOURCE + _BOX + 10}" height="{height}" style="max-width:100%;color:inherit"'
         f' viewBox="0 0 {_SOURCE + _BOX + 10} {height}">'
-        f"{_text(_SPINE, 14, 'rows of the query', anchor='middle', faint=True)}"
+        f"{_svg_text(_SPINE, 14, 'rows of the query', anchor='middle', faint=True)}"
         f'<line x1="{_SPINE}" y1="20" x2="{_SPINE}" y2="{height - 32}" stroke="#888" stroke-width="2"/>'
         f"{_arrow_down(_SPINE, height - 32)}{parts}"
-        f"{_text(8, height - 8, _cut(output, 110))}</svg>{notes}"
+        f"{_svg_text(8, height - 8, _cut_text(output, 110))}</svg>{notes}"
     )
 
 
-def _join(plan: LookupPlan, join: LookupJoin, measured: Sequence[str]) -> _LookupNode:
+def _node_of_join(plan: LookupPlan, join: LookupJoin, measured: Sequence[str]) -> _LookupNode:
     use, settings = join.use, join.chosen.settings
     alias = "" if use.alias == use.table.name else f" AS {use.alias}"
     asked_for = join.form.asked_for
@@ -161,11 +161,11 @@ def _join(plan: LookupPlan, join: LookupJoin, measured: Sequence[str]) -> _Looku
         asked,
         given,
         f"{use.table.name}{alias}",
-        (*_facts(plan, join, runner), *measured),
+        (*_facts_of_join(plan, join, runner), *measured),
     )
 
 
-def _facts(plan: LookupPlan, join: LookupJoin, first: str) -> Iterator[str]:
+def _facts_of_join(plan: LookupPlan, join: LookupJoin, first: str) -> Iterator[str]:
     settings, conditions = join.chosen.settings, join.conditions
     line = Span(plan.text, join.at.start, join.at.end).line
     in_flight = f", {settings.capacity} in flight" if settings.asynchronous else ""
@@ -182,7 +182,7 @@ def _facts(plan: LookupPlan, join: LookupJoin, first: str) -> Iterator[str]:
         yield f"then {' AND '.join(checked)}"
 
 
-def _scan(scan: TableScan) -> _LookupNode:
+def _node_of_scan(scan: TableScan) -> _LookupNode:
     table = scan.use.table
     return _LookupNode(
         "WHOLE TABLE",
@@ -201,16 +201,16 @@ def _of_scan(scan: TableScan) -> Iterator[str]:
     yield from (f"warning: {text}" for text in [scan.warning] if text)
 
 
-def _drawn(stop: _LookupNode, top: int) -> str:
+def _draw_node(stop: _LookupNode, top: int) -> str:
     middle = top + 40
     left, right = _SPINE + 62, _SOURCE
     box = (
         f'<rect x="{right}" y="{top}" width="{_BOX}" height="{stop.height}" rx="8" fill="{stop.colour}"'
         f' fill-opacity=".08" stroke="{stop.colour}"/>'
-        f"{_text(right + 12, top + 20, _cut(stop.name, 42), strong=True)}"
+        f"{_svg_text(right + 12, top + 20, _cut_text(stop.name, 42), strong=True)}"
     )
     facts = "".join(
-        _text(right + 12, top + 38 + _FACT * number, line, faint=True, small=True)
+        _svg_text(right + 12, top + 38 + _FACT * number, line, faint=True, small=True)
         for number, line in enumerate(stop.lines)
     )
     badge = (
@@ -223,13 +223,13 @@ def _drawn(stop: _LookupNode, top: int) -> str:
         f'<path d="M{right - 8},{middle - 10} l8,4 l-8,4 z" fill="{stop.colour}"/>'
         f'<line x1="{left + 8}" y1="{middle + 8}" x2="{right}" y2="{middle + 8}" stroke="{stop.colour}"'
         f' stroke-dasharray="4 3"/><path d="M{left + 8},{middle + 4} l-8,4 l8,4 z" fill="{stop.colour}"/>'
-        f"{_text(left + 6, middle - 13, stop.asked, fit=42, small=True)}"
-        f"{_text(left + 12, middle + 23, stop.given, fit=42, small=True)}"
+        f"{_svg_text(left + 6, middle - 13, stop.asked, fit=42, small=True)}"
+        f"{_svg_text(left + 12, middle + 23, stop.given, fit=42, small=True)}"
     )
     return box + facts + badge + ways
 
 
-def _text(
+def _svg_text(
     x: int,
     y: int,
     text: str,
@@ -241,7 +241,7 @@ def _text(
     small: bool = False,
 ) -> str:
     """Text at a place; what does not ``fit`` (in characters) is cut, and whole under the pointer."""
-    cut = text if fit is None else _cut(text, fit)
+    cut = text if fit is None else _cut_text(text, fit)
     whole = f"<title>{escape(text)}</title>" if cut != text else ""
     return (
         f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="currentColor" font-size="{11 if small else 12}"'
@@ -254,5 +254,5 @@ def _arrow_down(x: int, y: int) -> str:
     return f'<path d="M{x - 5},{y - 2} l10,0 l-5,8 z" fill="#888"/>'
 
 
-def _cut(text: str, length: int) -> str:
+def _cut_text(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}\u2026"

@@ -91,14 +91,14 @@ class LookupMagics(Magics):
         As ``%%lookup_sql`` it takes a cell, as ``%lookup_sql`` the rest of the line after its options.
         """
         options, text = _split_line(line) if cell is None else (line, cell)
-        self._briefly(text, lambda: self._lookup_sql(options, text))
+        self._report_briefly(text, lambda: self._lookup_sql(options, text))
 
     @line_magic
     def lookup_tables(self, line: str) -> None:
         """Show the lookup tables of the session, and their columns."""
-        self._briefly("", self._lookup_tables)
+        self._report_briefly("", self._lookup_tables)
 
-    def _briefly(self, text: str, action: Callable[[], None]) -> None:
+    def _report_briefly(self, text: str, action: Callable[[], None]) -> None:
         try:
             with reported_once():
                 action()
@@ -108,7 +108,7 @@ class LookupMagics(Magics):
             raise CellFailed(brief(error, text)) from error
 
     def _lookup_tables(self) -> None:
-        session = self._session(_Screen(is_kernel=hasattr(self.shell, "kernel")))
+        session = self._find_session(_Screen(is_kernel=hasattr(self.shell, "kernel")))
         tables = session.tables()
         rows = [
             (
@@ -131,29 +131,29 @@ class LookupMagics(Magics):
             raise QueryError(Problem(f"--into {options.into}: a name of a variable is expected."))
         statements = split_statements(cell)
         if not statements:
-            display(_noted("The cell contains no statements."))
+            display(_note_line("The cell contains no statements."))
             return
         given = parse_params(options.param)
         with _Screen(is_kernel=hasattr(self.shell, "kernel")) as screen:
-            session = self._session(screen)
+            session = self._find_session(screen)
             for statement in statements:
                 is_last = statement is statements[-1]
                 try:
-                    values = values_for(statement.text, given, self._namespace)
-                    result = self._result(session, statement, values, options if is_last else None, screen)
+                    values = values_for(statement.text, given, self._user_namespace)
+                    result = self._run_cell(session, statement, values, options if is_last else None, screen)
                 except Exception as error:
                     where = f"in the statement at line {statement.line}: " if len(statements) > 1 else ""
                     raise CellFailed(f"{where}{failure(statement, error)}") from error
             screen.show(result)
 
-    def _session(self, screen: _Screen) -> LookupSession:
+    def _find_session(self, screen: _Screen) -> LookupSession:
         """A session on the Spark of the notebook; where there is none, one starts and is called ``spark``."""
-        spark = find_spark(self._namespace)
+        spark = find_spark(self._user_namespace)
         if spark is None:
-            spark = self._namespace["spark"] = screen.started_spark()
+            spark = self._user_namespace["spark"] = screen.started_spark()
         return LookupSession(spark)
 
-    def _result(
+    def _run_cell(
         self,
         session: LookupSession,
         statement: ScriptStatement,
@@ -162,26 +162,26 @@ class LookupMagics(Magics):
         screen: _Screen,
     ) -> Shown:
         if options is None:
-            return _ran(session, statement, values, 0, screen)
+            return _show_run(session, statement, values, 0, screen)
         if options.explain:
-            return _explained(session, statement, values)
+            return _show_explain(session, statement, values)
         if options.analyze:
-            return _analyzed(session, statement, values, screen)
+            return _show_analyze(session, statement, values, screen)
         if options.into is not None:
-            return self._kept(session, statement, values, options.into)
-        return _ran(session, statement, values, options.limit, screen)
+            return self._keep_frame(session, statement, values, options.into)
+        return _show_run(session, statement, values, options.limit, screen)
 
-    def _kept(
+    def _keep_frame(
         self, session: LookupSession, statement: ScriptStatement, values: Mapping[str, Any], name: str
     ) -> Shown:
         run = StatementRun(session, statement, values, few_rows=False)
-        frame = self._namespace[name] = run.start()
+        frame = self._user_namespace[name] = run.start()
         columns = ", ".join(f"{column.name} {column.dataType.simpleString()}" for column in frame.schema)
         text = f"{name}: DataFrame[{columns}]"
-        return _noted(text) + _plan_of(run.plan)
+        return _note_line(text) + _plan_of(run.plan)
 
     @property
-    def _namespace(self) -> dict[str, Any]:
+    def _user_namespace(self) -> dict[str, Any]:
         shell: Any = self.shell
         namespace: dict[str, Any] = shell.user_ns
         return namespace
@@ -252,23 +252,25 @@ class _Screen:
     def following(self, spark: SparkSession) -> Watch | None:
         """Shows how far the statements of a block are; None where nothing can."""
         if self._is_kernel:
-            return partial(following, spark, self._draw)
+            return partial(following, spark, self._show_progress)
         return partial(TerminalBar(sys.stderr).over, spark) if sys.stderr.isatty() else None
 
     def started_spark(self) -> SparkSession:
         """Starts Spark and shows that it starts; what it logs is kept out of the notebook."""
         if self._is_kernel:
             line = _Screen(is_kernel=True)  # of its own, as it stays: it says where Spark logs
-            return SparkStart({}, hides_log=True).session(lambda text: line._put(_noted(text)))
+            return SparkStart({}, hides_log=True).session(
+                lambda text: line._display_in_place(_note_line(text))
+            )
         if not sys.stderr.isatty():
             return SparkStart({}, hides_log=False).session()
         with on_terminal(sys.stderr) as say:
             return SparkStart({}, hides_log=True).session(say)
 
-    def _draw(self, progress: Progress) -> None:
-        self._put(Shown(html.bar(progress), "\n".join([str(progress), *progress.lookups])))
+    def _show_progress(self, progress: Progress) -> None:
+        self._display_in_place(Shown(html.bar(progress), "\n".join([str(progress), *progress.lookups])))
 
-    def _put(self, shown: Shown) -> None:
+    def _display_in_place(self, shown: Shown) -> None:
         if self._handle is None:
             self._handle = display(shown, display_id=True)
         else:
@@ -276,7 +278,7 @@ class _Screen:
 
     def show(self, shown: Shown) -> None:
         if self._is_kernel:
-            self._put(shown)
+            self._display_in_place(shown)
         else:
             display(shown)
 
@@ -289,7 +291,7 @@ class _Screen:
             self._handle.update(_NOTHING)
 
 
-def _ran(
+def _show_run(
     session: LookupSession, statement: ScriptStatement, values: Mapping[str, Any], limit: int, screen: _Screen
 ) -> Shown:
     ran = StatementRun(session, statement, values, screen.following(session.spark))
@@ -297,13 +299,13 @@ def _ran(
     taken = ran.take(lambda frame: (frame, frame.take(limit + 1) if frame.columns and limit else []))
     if taken is None:
         text = f"started: {ran.stream}; stop it with session.streams.stop()"
-        return _noted(text) + _plan_of(ran.plan)
-    return _rows(ran, *taken, limit) + _counts(ran) + _plan_of(ran.plan)
+        return _note_line(text) + _plan_of(ran.plan)
+    return _show_rows(ran, *taken, limit) + _show_counts(ran) + _plan_of(ran.plan)
 
 
-def _rows(ran: StatementRun, frame: DataFrame, rows: Sequence[Any], limit: int) -> Shown:
+def _show_rows(ran: StatementRun, frame: DataFrame, rows: Sequence[Any], limit: int) -> Shown:
     if not frame.columns:
-        return _noted(f"done in {ran.seconds:.1f} s")
+        return _note_line(f"done in {ran.seconds:.1f} s")
     if ran.gives_text:
         text = "\n".join(str(row[0]) for row in rows)
         return Shown(html.text_block(text), text)
@@ -314,17 +316,17 @@ def _rows(ran: StatementRun, frame: DataFrame, rows: Sequence[Any], limit: int) 
     count = f"{more}{len(shown)} row{'' if len(shown) == 1 else 's'}, {ran.seconds:.1f} s"
     return Shown(
         html.table(frame.columns, shown, numbers=numbers), aligned([frame.columns, *cells], left=0)
-    ) + _noted(count)
+    ) + _note_line(count)
 
 
-def _counts(ran: StatementRun) -> Shown:
+def _show_counts(ran: StatementRun) -> Shown:
     lines = table_of(ran.lookups)
     table = _NOTHING
     if lines:
         numbers = [False, *[True] * (len(lines[0]) - 1)]
         table = Shown(html.table(lines[0], lines[1:], numbers=numbers), aligned(lines))
     notes = filter(None, (what_mattered(ran.lookups), ran.uncounted))
-    return sum(map(_noted, notes), table)
+    return sum(map(_note_line, notes), table)
 
 
 def _plan_of(plan: LookupPlan | None) -> Shown:
@@ -335,7 +337,7 @@ def _plan_of(plan: LookupPlan | None) -> Shown:
     return Shown(html.folded(title, html.plan_picture(plan)), "")
 
 
-def _explained(session: LookupSession, statement: ScriptStatement, values: Mapping[str, Any]) -> Shown:
+def _show_explain(session: LookupSession, statement: ScriptStatement, values: Mapping[str, Any]) -> Shown:
     prepared = session.prepare(statement.text, values, line=statement.line)
     text = session.explain(statement.text, values)
     if prepared.plan is None:
@@ -346,15 +348,15 @@ def _explained(session: LookupSession, statement: ScriptStatement, values: Mappi
     return whole + Shown(facts + sql, text)
 
 
-def _analyzed(
+def _show_analyze(
     session: LookupSession, statement: ScriptStatement, values: Mapping[str, Any], screen: _Screen
 ) -> Shown:
     ran = StatementRun(session, statement, values, screen.following(session.spark), few_rows=False)
     ran.take(run_to_its_end)
     if ran.plan is None or ran.stream is not None:
-        return _noted(f"started: {ran.stream}" if ran.stream else f"no lookup join; {ran.seconds:.1f} s")
+        return _note_line(f"started: {ran.stream}" if ran.stream else f"no lookup join; {ran.seconds:.1f} s")
     measured = {name: [text for _, text in facts_of(each)] for name, each in ran.lookups.items()}
-    head = _noted(ran.analyzed.partition("\n")[0])
+    head = _note_line(ran.analyzed.partition("\n")[0])
     facts = html.folded("all figures", html.text_block(ran.analyzed))
     return Shown(head.html + html.plan_picture(ran.plan, measured) + facts, ran.analyzed)
 
@@ -364,7 +366,7 @@ def _from_sql(text: str) -> str:
     return mark + rest if mark else text
 
 
-def _noted(text: str) -> Shown:
+def _note_line(text: str) -> Shown:
     return Shown(html.note(text), text)
 
 
@@ -406,7 +408,7 @@ def values_for(text: str, given: Mapping[str, Any], namespace: Mapping[str, Any]
                     f"Give --param {name}=..., or make a variable {name}.",
                 )
             )
-        elif not isinstance(value := _plain(namespace[name]), _VALUES):
+        elif not isinstance(value := _numpy_to_python(namespace[name]), _VALUES):
             kind = type(value).__name__
             tip = "Make a temporary view of it." if kind == "DataFrame" else ""
             problems.append(
@@ -419,6 +421,6 @@ def values_for(text: str, given: Mapping[str, Any], namespace: Mapping[str, Any]
     return values
 
 
-def _plain(value: Any) -> Any:
+def _numpy_to_python(value: Any) -> Any:
     """A value of numpy as Python's own."""
     return value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value

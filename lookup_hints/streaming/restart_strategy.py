@@ -68,8 +68,8 @@ class FixedDelayRestart:
     delay: float = 1.0
 
     def __post_init__(self) -> None:
-        _check(self.attempts >= 0, f"the number of attempts must be at least 0, not {self.attempts}")
-        _check(self.delay >= 0, f"the delay must be at least 0 s, not {self.delay:g} s")
+        _check_argument(self.attempts >= 0, f"the number of attempts must be at least 0, not {self.attempts}")
+        _check_argument(self.delay >= 0, f"the delay must be at least 0 s, not {self.delay:g} s")
 
     def after_failure(self, failures: Failures, now: float, spread: float) -> RestartDecision:
         if failures.attempts >= self.attempts:
@@ -77,7 +77,7 @@ class FixedDelayRestart:
         return RestartDecision(self.delay, Failures(failures.attempts + 1, now + self.delay))
 
     def __str__(self) -> str:
-        return f"fixed-delay {self.delay:g} s, {_counted(self.attempts)}"
+        return f"fixed-delay {self.delay:g} s, {_attempts_text(self.attempts)}"
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,9 @@ class FailureRateRestart:
 
     def __post_init__(self) -> None:
         number = self.max_failures_per_interval
-        _check(number >= 1, f"the failures per interval must be at least 1, not {number}")
-        _check(self.interval > 0, f"the interval must be longer than 0 s, not {self.interval:g} s")
-        _check(self.delay >= 0, f"the delay must be at least 0 s, not {self.delay:g} s")
+        _check_argument(number >= 1, f"the failures per interval must be at least 1, not {number}")
+        _check_argument(self.interval > 0, f"the interval must be longer than 0 s, not {self.interval:g} s")
+        _check_argument(self.delay >= 0, f"the delay must be at least 0 s, not {self.delay:g} s")
 
     def after_failure(self, failures: Failures, now: float, spread: float) -> RestartDecision:
         # One more than is borne: the oldest of these tells whether they fell within the interval.
@@ -139,21 +139,23 @@ class ExponentialDelayRestart:
 
     def __post_init__(self) -> None:
         first, longest = self.initial_backoff, self.max_backoff
-        _check(first > 0, f"the initial backoff must be longer than 0 s, not {first:g} s")
-        _check(
+        _check_argument(first > 0, f"the initial backoff must be longer than 0 s, not {first:g} s")
+        _check_argument(
             longest >= first,
             f"the maximum backoff ({longest:g} s) is shorter than the initial one ({first:g} s)",
         )
-        _check(self.multiplier > 1, f"the backoff multiplier must be more than 1, not {self.multiplier:g}")
-        _check(
+        _check_argument(
+            self.multiplier > 1, f"the backoff multiplier must be more than 1, not {self.multiplier:g}"
+        )
+        _check_argument(
             self.reset_threshold > 0,
             f"the reset threshold must be longer than 0 s, not {self.reset_threshold:g} s",
         )
-        _check(
+        _check_argument(
             0 <= self.jitter_factor <= 1,
             f"the jitter factor must be between 0 and 1, not {self.jitter_factor:g}",
         )
-        _check(self.attempts >= 1, f"the number of attempts must be at least 1, not {self.attempts}")
+        _check_argument(self.attempts >= 1, f"the number of attempts must be at least 1, not {self.attempts}")
 
     def after_failure(self, failures: Failures, now: float, spread: float) -> RestartDecision:
         if now <= failures.restart_at:
@@ -162,10 +164,10 @@ class ExponentialDelayRestart:
         attempts = 0 if is_quiet else failures.attempts
         if attempts >= self.attempts:
             return RestartDecision(None, failures)
-        wait = self._backoff(attempts, spread)
+        wait = self._backoff_after(attempts, spread)
         return RestartDecision(wait, Failures(attempts + 1, now + wait))
 
-    def _backoff(self, attempts: int, spread: float) -> float:
+    def _backoff_after(self, attempts: int, spread: float) -> float:
         try:
             wait = self.initial_backoff * self.multiplier**attempts
         except OverflowError:
@@ -176,7 +178,7 @@ class ExponentialDelayRestart:
     def __str__(self) -> str:
         return (
             f"exponential-delay {self.initial_backoff:g} s x {self.multiplier:g}"
-            f" up to {self.max_backoff:g} s, jitter {self.jitter_factor:g}, {_counted(self.attempts)}"
+            f" up to {self.max_backoff:g} s, jitter {self.jitter_factor:g}, {_attempts_text(self.attempts)}"
         )
 
 
@@ -228,10 +230,10 @@ _KINDS: Mapping[str, tuple[Callable[..., RestartStrategy], Mapping[str, str]]] =
 """By Flink's name of a strategy: what makes it, and the option that gives each of its values."""
 
 
-def _check(holds: bool, message: str) -> None:
+def _check_argument(holds: bool, message: str) -> None:
     if not holds:
         raise ValueError(message)
 
 
-def _counted(attempts: int) -> str:
+def _attempts_text(attempts: int) -> str:
     return "unlimited attempts" if attempts >= UNLIMITED else f"{attempts} attempts at most"

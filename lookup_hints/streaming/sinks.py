@@ -75,7 +75,7 @@ def find_sink(insert: StreamInsert, run_sql: RunSql, table_exists: Callable[[str
         return other
     table = ".".join(map(quoted, insert.sink))
     if table_exists(table):
-        return _table(table, insert.sink_at, run_sql)
+        return _describe_table(table, insert.sink_at, run_sql)
     if other is not None:
         return other
     raise QueryError(
@@ -99,8 +99,8 @@ def sink_without_table(insert: StreamInsert) -> Sink | None:
     return None
 
 
-def _table(table: str, at: Span, run_sql: RunSql) -> Sink:
-    columns = _columns(table, run_sql)
+def _describe_table(table: str, at: Span, run_sql: RunSql) -> Sink:
+    columns = _columns_of_table(table, run_sql)
     provider, partitions, is_partition = "", [], False
     for row in run_sql(f"DESCRIBE TABLE EXTENDED {table}").collect():
         if row.col_name.startswith("#"):
@@ -114,7 +114,7 @@ def _table(table: str, at: Span, run_sql: RunSql) -> Sink:
     return Sink(table, provider, None, columns, tuple(partitions), at)
 
 
-def _columns(table: str, run_sql: RunSql) -> Sequence[Any] | None:
+def _columns_of_table(table: str, run_sql: RunSql) -> Sequence[Any] | None:
     try:
         return run_sql(f"SELECT * FROM {table}").schema.fields  # noqa: S608 (a quoted name)
     except Exception as error:
@@ -207,17 +207,17 @@ def check_columns(insert: StreamInsert, sink: Sink, query: str, frame: DataFrame
     """
     if sink.table is None:
         return
-    refused = _refused(insert, sink, query, run_sql)
+    refused = _spark_refusal(insert, sink, query, run_sql)
     if refused is not None and _UNBOUND in refused:
         # Before Spark 4, parameters do not reach what is explained. Names and types are all that counts.
         values = (f"CAST(NULL AS {column.dataType.simpleString()})" for column in frame.schema.fields)
         named = (f"{value} AS {quoted(name)}" for value, name in zip(values, frame.columns, strict=True))
-        refused = _refused(insert, sink, f"SELECT {', '.join(named)}", run_sql)
+        refused = _spark_refusal(insert, sink, f"SELECT {', '.join(named)}", run_sql)
     if refused is not None and _CAPABILITY not in refused:
         raise QueryError(Problem(refused, sink.at))
 
 
-def _refused(insert: StreamInsert, sink: Sink, query: str, run_sql: RunSql) -> str | None:
+def _spark_refusal(insert: StreamInsert, sink: Sink, query: str, run_sql: RunSql) -> str | None:
     """Why Spark would not insert what ``query`` gives."""
     listed = f" ({', '.join(map(quoted, insert.columns))})" if insert.columns is not None else ""
     by_name = " BY NAME" if insert.by_name else ""

@@ -136,7 +136,7 @@ class Streams:
         insert = prepared.insert
         written = written_options(insert)
         sink = find_sink(insert, prepared.run_sql, self._spark.catalog.tableExists)
-        settings = stream_settings(written, self._conf, keeps_rows=sink.needs_checkpoint)
+        settings = stream_settings(written, self._spark_conf, keeps_rows=sink.needs_checkpoint)
         if not prepared.frame.isStreaming:
             raise _no_stream()
         if prepared.has_lookups and settings.trigger is not None and settings.trigger[0] == "continuous":
@@ -160,14 +160,14 @@ class Streams:
             supervised.await_termination()
         return stream
 
-    def _conf(self, key: str) -> str | None:
+    def _spark_conf(self, key: str) -> str | None:
         return self._spark.conf.get(key, None)
 
     def _refuse_second(self, insert: StreamInsert, sink: Sink, settings: StreamSettings) -> None:
         """Two queries share neither a checkpoint nor the files that they write."""
         for other in self._started:
             status = other.supervised.status
-            is_same = _words(other.insert) == _words(insert)
+            is_same = _one_line_text(other.insert) == _one_line_text(insert)
             if _shares_checkpoint(other.settings, settings) and (
                 not status.is_end or (status is Status.FINISHED and not is_same)
             ):
@@ -197,14 +197,14 @@ def _shown_trigger(trigger: Trigger) -> str:
 
 
 def _shares_checkpoint(one: StreamSettings, other: StreamSettings) -> bool:
-    return one.checkpoint is not None and _folder(one.checkpoint) == _folder(other.checkpoint or "")
+    return one.checkpoint is not None and _plain_path(one.checkpoint) == _plain_path(other.checkpoint or "")
 
 
-def _folder(path: str) -> str:
+def _plain_path(path: str) -> str:
     return path.rstrip("/").removeprefix("file://").removeprefix("file:")
 
 
-def _words(insert: StreamInsert) -> str:
+def _one_line_text(insert: StreamInsert) -> str:
     return " ".join(insert.text.rstrip("; \n").split())
 
 
@@ -260,42 +260,45 @@ class MicroBatch:
 
 def lookups_of(progress: Any, counts_of: CountsOf) -> Mapping[LookupName, LookupMetrics]:
     """What lookups counted in the micro-batch of a ``StreamingQueryProgress``, object or dictionary."""
-    return counts_of(str(_of(progress, "id")), int(_of(progress, "batchId")))
+    return counts_of(str(_field_of_progress(progress, "id")), int(_field_of_progress(progress, "batchId")))
 
 
 def rows_of(progress: Any) -> int:
     """How many rows came into the micro-batch of a ``StreamingQueryProgress``."""
-    return int(_of(progress, "numInputRows"))
+    return int(_field_of_progress(progress, "numInputRows"))
 
 
 def batch_of(progress: Any, counts_of: CountsOf) -> MicroBatch:
     """The micro-batch of a ``StreamingQueryProgress``, object or dictionary."""
-    began = _time(_of(progress, "timestamp"))
+    began = _parse_time(_field_of_progress(progress, "timestamp"))
     return MicroBatch(
-        number=int(_of(progress, "batchId")),
+        number=int(_field_of_progress(progress, "batchId")),
         began=began,
-        seconds=(_of(progress, "durationMs") or {}).get("triggerExecution", 0) / 1000,
+        seconds=(_field_of_progress(progress, "durationMs") or {}).get("triggerExecution", 0) / 1000,
         rows=rows_of(progress),
-        lag=_lag(progress, began),
+        lag=_lag_text(progress, began),
         lookups=lookups_of(progress, counts_of),
     )
 
 
-def _of(progress: Any, name: str) -> Any:
+def _field_of_progress(progress: Any, name: str) -> Any:
     # Before PySpark 4.0 it is a plain dictionary, and what does not apply to the query is not in it. On Spark
     # Connect an entry may be None where the attribute sums up the sources.
     return getattr(progress, name) if hasattr(progress, name) else progress.get(name)
 
 
-def _time(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
-def _lag(progress: Any, began: datetime) -> str:
+def _lag_text(progress: Any, began: datetime) -> str:
     """By event time, or by what a source such as Kafka says of its offsets."""
-    latest = (_of(progress, "eventTime") or {}).get("max")
+    latest = (_field_of_progress(progress, "eventTime") or {}).get("max")
     if latest:
-        return f"{max(0.0, (began - _time(latest)).total_seconds()):,.1f} s behind"
-    sources = (_of(source, "metrics") or {} for source in _of(progress, "sources") or ())
+        return f"{max(0.0, (began - _parse_time(latest)).total_seconds()):,.1f} s behind"
+    sources = (
+        _field_of_progress(source, "metrics") or {}
+        for source in _field_of_progress(progress, "sources") or ()
+    )
     behind = [float(each["maxOffsetsBehindLatest"]) for each in sources if "maxOffsetsBehindLatest" in each]
     return f"{sum(behind):,.0f} rows behind" if behind else ""

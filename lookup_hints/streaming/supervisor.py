@@ -151,9 +151,11 @@ class Supervisor:
             if failover == FULL and not self._restarting_with(supervised):
                 self._script_failures = Failures()  # of another script
             self._queries.append(supervised)
-            self._watch(supervised)
+            self._watch_query(supervised)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._supervise, name="lookup-supervisor", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._supervise_queries, name="lookup-supervisor", daemon=True
+                )
                 self._thread.start()
         return supervised
 
@@ -167,10 +169,10 @@ class Supervisor:
         """
 
         def settled() -> bool:
-            return self._failed() is not None or all(query.status.is_end for query in self._queries)
+            return self._first_failed() is not None or all(query.status.is_end for query in self._queries)
 
         in_time = self.wait_for(settled, timeout)
-        failed = self._failed()
+        failed = self._first_failed()
         if failed is not None and failed.error is not None:
             self.stop_all()
             self._told.update(self._queries)
@@ -193,13 +195,13 @@ class Supervisor:
         with self._changed:
             return self._changed.wait_for(condition, timeout)
 
-    def _failed(self) -> Supervised | None:
+    def _first_failed(self) -> Supervised | None:
         failed = (query for query in self._queries if query.status is Status.FAILED)
         return next((query for query in failed if query not in self._told), None)
 
     # --- the supervisor's thread -------------------------------------------------------------------
 
-    def _supervise(self) -> None:
+    def _supervise_queries(self) -> None:
         while not self._may_end():
             try:
                 self._take_one_step()
@@ -213,10 +215,10 @@ class Supervisor:
         except queue.Empty:
             event = None
         if event is not None and event.number is None:
-            self._stop(event.query)
+            self._stop_query(event.query)
         elif event is not None and event.number == event.query._run_number:
             self._take_end(event.query, event.error)
-        for query in self._due():
+        for query in self._due_restarts():
             self._start_again(query)
 
     def _give_up(self, error: Exception) -> None:
@@ -224,7 +226,7 @@ class Supervisor:
             if not query.status.is_end:
                 _stop_quietly(query.query)
                 query.error = error
-                self._set(query, Status.FAILED)
+                self._set_status(query, Status.FAILED)
 
     def _may_end(self) -> bool:
         """Whether no query is left; the next one that is started brings a thread of its own."""
@@ -235,21 +237,21 @@ class Supervisor:
             return True
 
     def _time_to_next_restart(self) -> float | None:
-        waiting = self._waiting()
+        waiting = self._waiting_queries()
         if not waiting:
             return None
         return max(0.0, min(query._failures.restart_at for query in waiting) - time.monotonic())
 
-    def _waiting(self) -> list[Supervised]:
+    def _waiting_queries(self) -> list[Supervised]:
         return [query for query in self._queries if query.status is Status.WAITING]
 
-    def _due(self) -> list[Supervised]:
+    def _due_restarts(self) -> list[Supervised]:
         now = time.monotonic()
-        return [query for query in self._waiting() if query._failures.restart_at <= now]
+        return [query for query in self._waiting_queries() if query._failures.restart_at <= now]
 
     def _take_end(self, query: Supervised, error: Exception | None) -> None:
         if error is None:
-            self._set(query, Status.FINISHED)
+            self._set_status(query, Status.FINISHED)
         else:
             self._take_failure(query, error)
 
@@ -266,7 +268,7 @@ class Supervisor:
                 extra={FOR_GOOD: True},
             )
             query.error = error
-            self._set(query, Status.FAILED)
+            self._set_status(query, Status.FAILED)
             return
         if is_full:
             self._script_failures = decision.failures
@@ -290,7 +292,7 @@ class Supervisor:
             _stop_quietly(query.query)
         query._failures = failures
         query.restarts = (*query.restarts, restart)
-        self._set(query, Status.WAITING)
+        self._set_status(query, Status.WAITING)
 
     def _start_again(self, query: Supervised) -> None:
         if query.status is not Status.WAITING:
@@ -301,29 +303,29 @@ class Supervisor:
         except Exception as error:
             if _spark_is_gone(error):
                 query.error = error
-                self._set(query, Status.FAILED)
+                self._set_status(query, Status.FAILED)
             else:
                 self._take_failure(query, error)
             return
         if query.query.id != first:
             _log.warning("query %s has no checkpoint: it began from its first row again", query.name)
         _log.info("query %s runs again", query.name)
-        self._set(query, Status.RUNNING)
-        self._watch(query)
+        self._set_status(query, Status.RUNNING)
+        self._watch_query(query)
 
-    def _stop(self, query: Supervised) -> None:
+    def _stop_query(self, query: Supervised) -> None:
         if query.status.is_end:
             return
         query._run_number += 1
         _stop_quietly(query.query)
-        self._set(query, Status.STOPPED)
+        self._set_status(query, Status.STOPPED)
 
-    def _set(self, query: Supervised, status: Status) -> None:
+    def _set_status(self, query: Supervised, status: Status) -> None:
         with self._changed:
             query.status = status
             self._changed.notify_all()
 
-    def _watch(self, query: Supervised) -> None:
+    def _watch_query(self, query: Supervised) -> None:
         watched, number = query.query, query._run_number
 
         def wait_for_end() -> None:

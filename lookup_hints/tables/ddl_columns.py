@@ -79,14 +79,14 @@ def read_type(reader: DdlReader, depth: int = 0) -> pa.DataType:
     return kind
 
 
-def _characters(reader: DdlReader, name: str) -> pa.DataType:
+def _char_type(reader: DdlReader, name: str) -> pa.DataType:
     reader.expect("(", f"after {name}, as in {name}(10)")
     reader.integer("the length")
     reader.expect(")", "after the length")
     return pa.string()
 
 
-def _decimal(reader: DdlReader, name: str) -> pa.DataType:
+def _decimal_type(reader: DdlReader, name: str) -> pa.DataType:
     size = reader.rest
     if not reader.symbol("("):
         return pa.decimal128(10, 0)
@@ -99,7 +99,7 @@ def _decimal(reader: DdlReader, name: str) -> pa.DataType:
     return pa.decimal128(precision, scale)
 
 
-def _timestamp(reader: DdlReader, name: str) -> pa.DataType:
+def _timestamp_type(reader: DdlReader, name: str) -> pa.DataType:
     size = reader.rest
     if reader.symbol("("):
         precision = reader.integer("the precision")
@@ -109,7 +109,7 @@ def _timestamp(reader: DdlReader, name: str) -> pa.DataType:
     return _TIMESTAMPS.get(name, reader.timestamp)
 
 
-def _interval(reader: DdlReader, name: str) -> pa.DataType:
+def _interval_type(reader: DdlReader, name: str) -> pa.DataType:
     if not reader.words("DAY", "TO", "SECOND"):
         reader.fail(
             f"This {name} cannot be the type of a lookup column.", tip="Write INTERVAL DAY TO SECOND."
@@ -117,14 +117,14 @@ def _interval(reader: DdlReader, name: str) -> pa.DataType:
     return pa.duration("us")
 
 
-def _array(reader: DdlReader, name: str, depth: int) -> pa.DataType:
+def _array_type(reader: DdlReader, name: str, depth: int) -> pa.DataType:
     reader.expect("<", f"after {name}, as in ARRAY<INT>")
     element = read_type(reader, depth)
     reader.expect(">", "after the type of the elements")
     return pa.list_(element)
 
 
-def _map(reader: DdlReader, name: str, depth: int) -> pa.DataType:
+def _map_type(reader: DdlReader, name: str, depth: int) -> pa.DataType:
     reader.expect("<", f"after {name}, as in MAP<STRING, INT>")
     key = read_type(reader, depth)
     reader.expect(",", "after the type of the keys")
@@ -133,16 +133,16 @@ def _map(reader: DdlReader, name: str, depth: int) -> pa.DataType:
     return pa.map_(key, value)
 
 
-def _struct(reader: DdlReader, name: str, depth: int) -> pa.DataType:
+def _struct_type(reader: DdlReader, name: str, depth: int) -> pa.DataType:
     reader.expect("<", f"after {name}, as in STRUCT<name: TYPE>")
-    fields = [_field(reader, depth)]
+    fields = [_struct_field(reader, depth)]
     while reader.symbol(","):
-        fields.append(_field(reader, depth))
+        fields.append(_struct_field(reader, depth))
     reader.expect(">", "after the last field")
     return pa.struct(fields)
 
 
-def _field(reader: DdlReader, depth: int) -> pa.Field:
+def _struct_field(reader: DdlReader, depth: int) -> pa.Field:
     name = reader.name("the name of a field").name
     reader.symbol(":")
     kind = read_type(reader, depth)
@@ -154,15 +154,15 @@ def _field(reader: DdlReader, depth: int) -> pa.Field:
 
 
 _COMPOSED: dict[str, Callable[[DdlReader, str], pa.DataType]] = {
-    **dict.fromkeys(("CHAR", "CHARACTER", "VARCHAR"), _characters),
-    **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC"), _decimal),
-    **dict.fromkeys(("TIMESTAMP", *_TIMESTAMPS), _timestamp),
-    "INTERVAL": _interval,
+    **dict.fromkeys(("CHAR", "CHARACTER", "VARCHAR"), _char_type),
+    **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC"), _decimal_type),
+    **dict.fromkeys(("TIMESTAMP", *_TIMESTAMPS), _timestamp_type),
+    "INTERVAL": _interval_type,
 }
 _NESTING: dict[str, Callable[[DdlReader, str, int], pa.DataType]] = {
-    "ARRAY": _array,
-    "MAP": _map,
-    "STRUCT": _struct,
+    "ARRAY": _array_type,
+    "MAP": _map_type,
+    "STRUCT": _struct_type,
 }
 
 
@@ -222,13 +222,13 @@ def _read_column(reader: DdlReader, draft: _Draft) -> None:
     name = reader.name("The name of a column")
     draft.names.append(name)
     try:
-        draft.fields.append(_column(reader, name, draft))
+        draft.fields.append(_column_field(reader, name, draft))
     except Unreadable as unreadable:
         problem, shown = unreadable.problem, reader.shown_name(name)
         raise Unreadable(Problem(f"Column {shown!r}: {problem.message}", problem.at, problem.tip)) from None
 
 
-def _column(reader: DdlReader, name: Piece, draft: _Draft) -> pa.Field:
+def _column_field(reader: DdlReader, name: Piece, draft: _Draft) -> pa.Field:
     _refuse_extras(reader)
     kind = read_type(reader)
     metadata: dict[bytes, bytes] = {}
@@ -361,7 +361,7 @@ class DdlReader:
         """Read an identifier, or fail: ``what`` is missing."""
         if not (self.rest and self.rest[0].is_name):
             self.fail_missing(what)
-        return self._take()
+        return self._take_piece()
 
     def shown_name(self, name: Piece) -> str:
         """``name`` as errors may show it: behind a forgotten quote, a name can hold values of options."""
@@ -376,13 +376,13 @@ class DdlReader:
         """Read a string literal, or fail: ``what`` is missing."""
         if not (self.rest and self.rest[0].kind is Kind.STRING):
             self.fail_missing(what)
-        return self._take().value
+        return self._take_piece().value
 
     def integer(self, what: str) -> int:
         """Read a whole number, or fail: ``what`` is missing."""
         if not (self.rest and self.rest[0].text.isdecimal()):
             self.fail_missing(what)
-        return int(self._take().text)
+        return int(self._take_piece().text)
 
     def parenthesised(self) -> DdlReader:
         """A reader of what stands between the parenthesis that comes next and its partner."""
@@ -414,6 +414,6 @@ class DdlReader:
         before = at.text[at.start : at.end]
         raise Unreadable(Problem(f"{what} is missing{before and f' before {before}'}.", at, tip))
 
-    def _take(self) -> Piece:
+    def _take_piece(self) -> Piece:
         self._at += 1
         return self._found[self._at - 1]

@@ -72,8 +72,8 @@ def connector_class(name: str) -> type[Connector]:
         OptionError: nothing is known under the name, it cannot be imported, two packages claim it,
             or what it names is not a connector.
     """
-    target = _target(name)
-    loaded = _load(target, name) if isinstance(target, str) else target
+    target = _find_target(name)
+    loaded = _load_class(target, name) if isinstance(target, str) else target
     if not (isinstance(loaded, type) and issubclass(loaded, Connector)):
         raise OptionError(Problem(f"Connector {name!r}: {target} is not a Connector class.", tip=_BASES))
     if not issubclass(loaded, SyncLookup | AsyncLookup):
@@ -86,17 +86,17 @@ def connector_class(name: str) -> type[Connector]:
 
 def check_connector_name(name: str) -> None:
     """Refuse a name that stands for nothing; imports nothing."""
-    _target(name)
+    _find_target(name)
 
 
 def module_named(name: str) -> str | None:
     """The module that ``name`` would import and nobody registered: that of ``'my_module:MyConnector'``."""
-    is_path = ":" in name and name.lower() not in _registered and _installed(name) is None
+    is_path = ":" in name and name.lower() not in _registered and _find_installed(name) is None
     return name.partition(":")[0] if is_path else None
 
 
-def _target(name: str) -> type[Connector] | str:
-    target = _registered.get(name.lower()) or _found.get(name.lower()) or _installed(name)
+def _find_target(name: str) -> type[Connector] | str:
+    target = _registered.get(name.lower()) or _found.get(name.lower()) or _find_installed(name)
     if target is None and ":" in name:
         target = name
     if target is None:
@@ -130,7 +130,7 @@ def _is_plain(function: object, name: str) -> bool:
     return not inspect.iscoroutinefunction(inspect.unwrap(function))
 
 
-def _installed(name: str) -> str | None:
+def _find_installed(name: str) -> str | None:
     targets = {entry.value for entry in entry_points(group=GROUP) if entry.name == name.lower()}
     if len(targets) > 1:
         raise OptionError(
@@ -144,7 +144,7 @@ def _installed(name: str) -> str | None:
     return _found.get(name.lower())
 
 
-def _load(target: str, name: str) -> object:
+def _load_class(target: str, name: str) -> object:
     module, _, attribute = target.partition(":")
     if not all(part.isidentifier() for part in (*module.split("."), attribute)):
         about = "" if target == name else f": {target!r}"

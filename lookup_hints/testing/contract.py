@@ -90,7 +90,9 @@ class ConnectorContract:
 
     def found(self, table: LookupTable, keys: Sequence[Key], columns: Iterable[str] = ()) -> Found:
         """The rows of each of ``keys``, with these columns (all by default); the same by each ability."""
-        return _alike(_asked(self.connector(table), _request(table, keys, columns)))
+        return _same_for_each_ability(
+            _found_by_each_ability(self.connector(table), _make_request(table, keys, columns))
+        )
 
     def test_the_columns_of_the_keys_can_be_asked_by(self, table: LookupTable) -> None:
         connector, names = self.connector(table), {*self.present[0]}
@@ -121,54 +123,56 @@ class ConnectorContract:
         assert self.found(table, turned) == self.found(table, self.present)
 
     def test_the_same_question_has_the_same_answer_each_time(self, table: LookupTable) -> None:
-        request = _request(table, [*self.present, *self.absent])
-        answers = _asked(self.connector(table), request, times=3)
+        request = _make_request(table, [*self.present, *self.absent])
+        answers = _found_by_each_ability(self.connector(table), request, times=3)
         assert all(answer == answers[0] for answer in answers)
 
     def test_columns_can_be_asked_for_one_by_one(self, table: LookupTable) -> None:
         connector, keys = self.connector(table), [*self.present[0]]
-        whole = placed_answers(connector, [_request(table, self.present[:1])])[0][0].rows
+        whole = placed_answers(connector, [_make_request(table, self.present[:1])])[0][0].rows
         for name in table.schema.names:
-            request = _request(table, self.present[:1], [name])
+            request = _make_request(table, self.present[:1], [name])
             for (answer,) in placed_answers(connector, [request]):
                 part = answer.rows
                 assert part.schema.names == request.schema.names
-                assert _counted(part) == _counted(whole.select(part.column_names)), f"{name} beside {keys}"
+                assert _count_rows(part) == _count_rows(whole.select(part.column_names)), (
+                    f"{name} beside {keys}"
+                )
 
     def test_the_key_columns_alone_can_be_asked_for(self, table: LookupTable) -> None:
         rows = [rows.total() for rows in self.found(table, self.present)]
         assert [rows.total() for rows in self.found(table, self.present, self.present[0])] == rows
 
     def test_it_is_picklable_until_it_is_opened(self, table: LookupTable) -> None:
-        travelled = pickle.loads(_pickled(self.connector(table)))  # noqa: S301
-        found = _alike(_asked(travelled, _request(table, self.present)))
+        travelled = pickle.loads(_pickle_connector(self.connector(table)))  # noqa: S301
+        found = _same_for_each_ability(_found_by_each_ability(travelled, _make_request(table, self.present)))
         assert found == self.found(table, self.present)
 
     def test_it_can_be_closed_twice_and_opened_again(self, table: LookupTable) -> None:
-        connector, request = self.connector(table), _request(table, self.present)
+        connector, request = self.connector(table), _make_request(table, self.present)
         for _ in range(2):
-            assert all(_alike(_asked(connector, request)))
-            _close(connector)
+            assert all(_same_for_each_ability(_found_by_each_ability(connector, request)))
+            _close_connector(connector)
 
     def test_it_can_be_closed_without_having_been_opened(self, table: LookupTable) -> None:
-        _close(self.connector(table))
+        _close_connector(self.connector(table))
 
     def test_many_lookups_run_at_once(self, table: LookupTable) -> None:
         connector = self.connector(table)
         if not isinstance(connector, AsyncLookup):
             skip("the connector is asked one request at a time")
         keys = [*self.present, *self.absent]
-        requests = [_request(table, [key]) for key in keys]
+        requests = [_make_request(table, [key]) for key in keys]
         answers = asyncio.run(_ask_async(connector, requests * 25, at_once=True))
-        found = [_by_key(_placed(parts, connector), parts[0][0]) for parts in answers]
+        found = [_by_key(_place_parts(parts, connector), parts[0][0]) for parts in answers]
         assert found == [[rows] for rows in self.found(table, keys)] * 25
 
     def test_a_cancelled_lookup_takes_no_answer_from_the_next(self, table: LookupTable) -> None:
         connector = self.connector(table)
         if not isinstance(connector, AsyncLookup):
             skip("the connector is asked one request at a time")
-        first, second = (_request(table, [key]) for key in ([*self.present, *self.absent] * 2)[:2])
-        alone = _asked(connector, second)[-1]
+        first, second = (_make_request(table, [key]) for key in ([*self.present, *self.absent] * 2)[:2])
+        alone = _found_by_each_ability(connector, second)[-1]
         assert asyncio.run(_after_cancellations(connector, first, second)) == [alone] * 6
 
     def test_keys_that_are_started_together_have_the_rows_and_errors_that_they_have_alone(
@@ -177,7 +181,7 @@ class ConnectorContract:
         connector = self.connector(table)
         if not isinstance(connector, AsyncRowLookup) or connector.keys_per_request() != 1:
             skip("the connector is not asked key by key")
-        if not check_started_rows(connector, _request(table, [*self.present, *self.absent] * 5)):
+        if not check_started_rows(connector, _make_request(table, [*self.present, *self.absent] * 5)):
             skip("the connector starts no keys together")
 
     def test_each_input_row_gets_the_rows_of_its_key_and_no_null_is_asked(self, table: LookupTable) -> None:
@@ -213,7 +217,7 @@ class ConnectorContract:
         for schema in (table.schema, pa.schema([*(table.schema.field(name) for name in self.present[0])])):
             rows = pa.Table.from_batches(connector.scan(schema), schema)
             looked = self.found(table, self.present, schema.names)
-            assert sum(looked, Counter()) <= _counted(rows)
+            assert sum(looked, Counter()) <= _count_rows(rows)
         if columns:
             assert (
                 pa.Table.from_batches(connector.scan(pa.schema(columns)), pa.schema(columns)).num_columns == 1
@@ -231,13 +235,13 @@ class ConnectorContract:
                         connector.scan_filtered(table.schema, "", [wanted]), table.schema
                     )
                     meeting = rows.filter(pa.array([meets(wanted, value) for value in column.to_pylist()]))
-                    assert not _counted(meeting) - _counted(kept), f"{wanted} loses rows"
+                    assert not _count_rows(meeting) - _count_rows(kept), f"{wanted} loses rows"
 
     def test_rows_by_order_are_those_that_the_worker_would_choose(self, table: LookupTable) -> None:
         connector = self.connector(table)
         if not isinstance(connector, OrderedLookup):
             skip("the connector gives all rows of a key")
-        check_rows_by_order(connector, _request(table, [*self.present, *self.absent]), placed_answers)
+        check_rows_by_order(connector, _make_request(table, [*self.present, *self.absent]), placed_answers)
 
     def test_the_size_it_tells_names_its_source_and_is_right_where_it_is_exact(
         self, table: LookupTable
@@ -264,7 +268,7 @@ class ConnectorContract:
                 assert found.latest == pc.max(column), f"the greatest {name}"
                 changed = rows.filter(pc.greater(column, since)).select(keys.names)
                 assert found.keys is not None, "all of them are wanted"
-                assert not _counted(changed) - _counted(found.keys), f"{name} > {since} loses rows"
+                assert not _count_rows(changed) - _count_rows(found.keys), f"{name} > {since} loses rows"
             least = connector.changes(ChangesRequest(name, None, keys, rows.num_rows, 60.0))
             assert (least.latest, least.keys) == (pc.max(column), None), "only how far it has grown is asked"
 
@@ -293,7 +297,7 @@ class ConnectorContract:
         connector = self.connector(table)
         if not isinstance(connector, ReportsOutcomes):
             skip("the connector does not tell outcomes in rows")
-        request = _request(table, self.absent)
+        request = _make_request(table, self.absent)
         outcome = Outcome(ConnectorError("scripted"), 1, [None] * len(self.absent))
         told = connector.outcome_rows(request.keys, request.schema, outcome)
         assert told is None or told.num_rows == len(self.absent)
@@ -303,7 +307,7 @@ class ConnectorContract:
 # --- asking in either way -------------------------------------------------------------------------
 
 
-def _request(table: LookupTable, keys: Sequence[Key], columns: Iterable[str] = ()) -> LookupRequest:
+def _make_request(table: LookupTable, keys: Sequence[Key], columns: Iterable[str] = ()) -> LookupRequest:
     key_schema = pa.schema([table.schema.field(name) for name in keys[0]])
     wanted = {*keys[0], *(columns or table.schema.names)}
     schema = pa.schema([field for field in table.schema if field.name in wanted])
@@ -311,7 +315,7 @@ def _request(table: LookupTable, keys: Sequence[Key], columns: Iterable[str] = (
     return LookupRequest(pa.table(values, schema=key_schema), schema, timeout=60.0)
 
 
-def _asked(connector: Connector, request: LookupRequest, times: int = 1) -> list[Found]:
+def _found_by_each_ability(connector: Connector, request: LookupRequest, times: int = 1) -> list[Found]:
     """What each ability finds, this many times."""
     return [
         _by_key(placed, request)
@@ -320,7 +324,7 @@ def _asked(connector: Connector, request: LookupRequest, times: int = 1) -> list
     ]
 
 
-def _alike(found: list[Found]) -> Found:
+def _same_for_each_ability(found: list[Found]) -> Found:
     assert all(each == found[0] for each in found), "the two abilities answer differently"
     return found[0]
 
@@ -357,13 +361,13 @@ async def _ask_async(
     await connector.aopen()
     try:
         if at_once:
-            return list(await asyncio.gather(*(_answered(connector, each) for each in requests)))
-        return [await _answered(connector, each) for each in requests]
+            return list(await asyncio.gather(*(_ask_in_parts(connector, each) for each in requests)))
+        return [await _ask_in_parts(connector, each) for each in requests]
     finally:
         await connector.aclose()
 
 
-async def _answered(connector: AsyncLookup, request: LookupRequest) -> Parts:
+async def _ask_in_parts(connector: AsyncLookup, request: LookupRequest) -> Parts:
     slots = asyncio.Semaphore(100)
 
     async def answer(part: LookupRequest) -> Answer:
@@ -382,12 +386,12 @@ async def _after_cancellations(
     await connector.aopen()
     try:
         for turns in range(6):
-            lookup = asyncio.ensure_future(_answered(connector, cancelled))
+            lookup = asyncio.ensure_future(_ask_in_parts(connector, cancelled))
             for _ in range(turns):
                 await asyncio.sleep(0)
             lookup.cancel()
             await asyncio.wait([lookup])
-            placed = _placed(await _answered(connector, request), connector)
+            placed = _place_parts(await _ask_in_parts(connector, request), connector)
             found.append(_by_key(placed, request))
     finally:
         await connector.aclose()
@@ -396,10 +400,10 @@ async def _after_cancellations(
 
 def placed_answers(connector: Connector, requests: Sequence[LookupRequest]) -> list[list[Placed]]:
     """For each ability its answers to ``requests``, placed and checked as the engine does it."""
-    return [[_placed(parts, connector) for parts in ask(requests)] for ask in askers(connector)]
+    return [[_place_parts(parts, connector) for parts in ask(requests)] for ask in askers(connector)]
 
 
-def _placed(parts: Parts, connector: Connector) -> Placed:
+def _place_parts(parts: Parts, connector: Connector) -> Placed:
     who = f"connector {type(connector).__name__} of table {connector.table.name}"
     rows: list[pa.Table] = []
     positions: list[pa.Array] = []
@@ -412,14 +416,14 @@ def _placed(parts: Parts, connector: Connector) -> Placed:
     return Placed(pa.concat_tables(rows), pa.concat_arrays(positions))
 
 
-def _close(connector: Connector) -> None:
+def _close_connector(connector: Connector) -> None:
     if isinstance(connector, SyncLookup):
         connector.close()
     if isinstance(connector, AsyncLookup):
         asyncio.run(connector.aclose())
 
 
-def _pickled(connector: Connector) -> bytes:
+def _pickle_connector(connector: Connector) -> bytes:
     try:
         return pickle.dumps(connector)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -451,7 +455,7 @@ def _by_key(placed: Placed, request: LookupRequest) -> Found:
     return found
 
 
-def _counted(rows: pa.Table) -> Counter[str]:
+def _count_rows(rows: pa.Table) -> Counter[str]:
     return Counter(row_texts(rows))
 
 

@@ -85,39 +85,39 @@ class FakeConnector(SyncLookup, AsyncLookup):
 
     def miss(self, *key: Any, times: int = 1) -> None:
         """Find nothing for ``key``, this many times."""
-        self._script(key, _Act(misses=True), times)
+        self._script_key(key, _Act(misses=True), times)
 
     def fail(self, *key: Any, error: Exception | str = "scripted", times: int = 1) -> None:
         """Fail for ``key``, this many times; a text is a failure that may pass."""
         raised = ConnectorError(error) if isinstance(error, str) else error
-        self._script(key, _Act(error=raised), times)
+        self._script_key(key, _Act(error=raised), times)
 
     def delay(self, *key: Any, seconds: float, times: int = 1) -> None:
         """Answer for ``key`` so late, this many times."""
-        self._script(key, _Act(seconds=seconds), times)
+        self._script_key(key, _Act(seconds=seconds), times)
 
     def lookup(self, request: LookupRequest) -> Answer:
         """The rows of each key, as scripted."""
-        keys, acts = self._asked(request, self.clock())
+        keys, acts = self._next_acts(request, self.clock())
         self.clock.sleep(max(act.seconds for act in acts))
-        return self._answer(request, keys, acts)
+        return self._answer_keys(request, keys, acts)
 
     async def alookup(self, request: LookupRequest) -> Answer:
         """The rows of each key, as scripted."""
-        keys, acts = self._asked(request, asyncio.get_running_loop().time())
+        keys, acts = self._next_acts(request, asyncio.get_running_loop().time())
         await asyncio.sleep(max(act.seconds for act in acts))
-        return self._answer(request, keys, acts)
+        return self._answer_keys(request, keys, acts)
 
-    def _script(self, key: Key, act: _Act, times: int) -> None:
+    def _script_key(self, key: Key, act: _Act, times: int) -> None:
         self._scripts[key].extend([act] * times)
 
-    def _asked(self, request: LookupRequest, now: float) -> tuple[list[Key], list[_Act]]:
+    def _next_acts(self, request: LookupRequest, now: float) -> tuple[list[Key], list[_Act]]:
         keys = [tuple(row[name] for name in self._key) for row in request.keys.to_pylist()]
         self.calls.append(Call(now, tuple(keys), request.attempt))
         scripts = [self._scripts[key] for key in keys]
         return keys, [script.popleft() if script else _Act() for script in scripts]
 
-    def _answer(self, request: LookupRequest, keys: list[Key], acts: list[_Act]) -> Outcomes:
+    def _answer_keys(self, request: LookupRequest, keys: list[Key], acts: list[_Act]) -> Outcomes:
         names = self.table.schema.names
         places = [names.index(name) for name in self._key]
         found = [
@@ -184,7 +184,7 @@ def looked_up(
     return LookedUp(rows, seconds, scheduler.metrics)
 
 
-def _scheduler(
+def _make_scheduler(
     spec: LookupSpec, clock: Callable[[], float], sleep: Callable[[float], None]
 ) -> RequestScheduler:
     limiter = limiter_of(spec, LimitStores(), None, clock=clock, sleep=sleep)
@@ -198,7 +198,7 @@ def _run_sync(
     assert isinstance(connector, SyncLookup), f"{type(connector).__name__} cannot be asked sync"
     fake = connector.clock if isinstance(connector, FakeConnector) else FakeClock()
     clock, sleep = (time.monotonic, time.sleep) if waits else (fake, fake.sleep)
-    scheduler = _scheduler(spec, clock, sleep)
+    scheduler = _make_scheduler(spec, clock, sleep)
     started = clock()
     connector.open()
     try:
@@ -215,7 +215,7 @@ def _run_async(
     connector = spec.connector
     assert isinstance(connector, AsyncLookup), f"{type(connector).__name__} cannot be asked async"
     loop = asyncio.SelectorEventLoop() if waits else FakeLoop()
-    scheduler = _scheduler(spec, loop.time, time.sleep)
+    scheduler = _make_scheduler(spec, loop.time, time.sleep)
     if isinstance(connector, AsyncRowLookup) and spec.by_row:
         runner: AsyncRunner = RowRunner(
             scheduler, connector, connector.alookup_row, spec.settings.capacity, connector.row_starter

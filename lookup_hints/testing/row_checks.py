@@ -54,24 +54,24 @@ def check_rows_by_order(connector: Connector, request: LookupRequest, asked: Ask
     by = request.keys.column_names
     conditions = conditions_of(connector, pa.schema([each for each in request.schema if each.name not in by]))
     rows = asked(connector, [request])[0][0]
-    requests = [_ordered(request, rows, each) for each in conditions]
-    due = [_due(rows, *each) for each in zip(requests, conditions, strict=True)]
+    requests = [_with_each_value(request, rows, each) for each in conditions]
+    due = [_right_answers(rows, *each) for each in zip(requests, conditions, strict=True)]
     for answers in asked(connector, requests):
         for found, right, ordered in zip(answers, due, requests, strict=True):
-            _check(found, right, ordered)
+            _check_rows(found, right, ordered)
 
 
-def _check(found: Placed, due: list[list[Counter[str]]], request: LookupRequest) -> None:
+def _check_rows(found: Placed, due: list[list[Counter[str]]], request: LookupRequest) -> None:
     got: list[Counter[str]] = [Counter() for _ in due]
     for position, row in zip(found.positions.to_pylist(), row_texts(found.rows), strict=True):
         got[position][row] += 1
     for at, (answer, right) in enumerate(zip(got, due, strict=True)):
         if answer not in right:
             what = f"{answer} in place of {' or '.join(map(str, right))}"
-            raise AssertionError(f"{request.order}, {_texts(request.keys, at)}: {what}")
+            raise AssertionError(f"{request.order}, {_key_texts(request.keys, at)}: {what}")
 
 
-def _ordered(request: LookupRequest, rows: Placed, condition: OrderCondition) -> LookupRequest:
+def _with_each_value(request: LookupRequest, rows: Placed, condition: OrderCondition) -> LookupRequest:
     """``request``, with each of its keys beside each of the values."""
     known = [_with_neighbours(whole(rows.rows.column(name))) for name in condition.columns]
     values = pa.concat_arrays(known).unique()
@@ -94,9 +94,11 @@ def _with_neighbours(column: pa.Array) -> pa.Array:
     return pa.concat_arrays([known, pa.array(beside, width).cast(column.type)])
 
 
-def _due(rows: Placed, request: LookupRequest, condition: OrderCondition) -> list[list[Counter[str]]]:
+def _right_answers(
+    rows: Placed, request: LookupRequest, condition: OrderCondition
+) -> list[list[Counter[str]]]:
     """For each key of ``request`` the answers that are right: several where some rows are equally near."""
-    owners = _owners(request)
+    owners = _key_numbers(request)
     chosen = answering(rows, pa.array(owners, pa.int64()), whole(request.keys.columns[-1]), condition)
     shown = row_texts(rows.rows)
     starts = [repr(each or 0) for each in rows.rows.column(condition.column).to_pylist()]  # -0.0 is 0.0
@@ -113,7 +115,7 @@ def _due(rows: Placed, request: LookupRequest, condition: OrderCondition) -> lis
     return due
 
 
-def _owners(request: LookupRequest) -> list[int]:
+def _key_numbers(request: LookupRequest) -> list[int]:
     """For each key of ``request`` the position of its key columns among the different ones."""
     places: dict[tuple[Any, ...], int] = {}
     by = request.keys.select(request.key_columns)
@@ -121,7 +123,7 @@ def _owners(request: LookupRequest) -> list[int]:
     return [places.setdefault(row, len(places)) for row in rows]
 
 
-def _texts(keys: pa.Table, row: int) -> dict[str, str]:
+def _key_texts(keys: pa.Table, row: int) -> dict[str, str]:
     """A row of ``keys``, which may hold days that Python has not."""
     return {name: keys.column(name).slice(row, 1).cast(pa.string())[0].as_py() for name in keys.column_names}
 
@@ -141,21 +143,23 @@ def check_started_rows(connector: AsyncRowLookup, request: LookupRequest) -> int
     Raises:
         AssertionError: they differ, a key comes twice or never, or one that was cancelled comes at all.
     """
-    return asyncio.run(_compared(connector, request))
+    return asyncio.run(_compare_together_and_alone(connector, request))
 
 
-async def _compared(connector: AsyncRowLookup, request: LookupRequest) -> int:
+async def _compare_together_and_alone(connector: AsyncRowLookup, request: LookupRequest) -> int:
     rows, started = rows_of(request), 0
     await connector.aopen()
     try:
-        alone = [await _outcome(connector, row) for row in rows]
+        alone = [await _outcome_of_row(connector, row) for row in rows]
         # All at once, so that there are connections over which many can be started.
-        await asyncio.gather(*(_outcome(connector, row) for row in rows))
+        await asyncio.gather(*(_outcome_of_row(connector, row) for row in rows))
         for _ in range(_ROUNDS):
             together = _Together(connector)
             outcomes = await together.outcomes(rows)
             started += together.count
-            assert _told(connector, rows, outcomes, request) == _told(connector, rows, alone, request)
+            assert _rows_and_errors(connector, rows, outcomes, request) == _rows_and_errors(
+                connector, rows, alone, request
+            )
             await together.cancelled(rows)
             assert not together.strays, "a key came that was not started, or twice, or after it was cancelled"
         return started
@@ -163,7 +167,7 @@ async def _compared(connector: AsyncRowLookup, request: LookupRequest) -> int:
         await connector.aclose()
 
 
-async def _outcome(connector: AsyncRowLookup, row: RowRequest) -> Rows | Exception:
+async def _outcome_of_row(connector: AsyncRowLookup, row: RowRequest) -> Rows | Exception:
     try:
         return await connector.alookup_row(row)
     except Exception as error:
@@ -179,10 +183,10 @@ class _Together:
         self.strays = 0
         """How many came that nobody waited for."""
         self._connector = connector
-        self._starter = connector.row_starter(self._take)
+        self._starter = connector.row_starter(self._take_outcomes)
         self._waiting: dict[StartedRow, asyncio.Future[Any]] = {}
 
-    def _take(self, came: StartedRows) -> None:
+    def _take_outcomes(self, came: StartedRows) -> None:
         for row, outcome in came:
             future = self._waiting.pop(row, None)
             if future is not None:
@@ -192,7 +196,7 @@ class _Together:
             if asyncio.iscoroutine(outcome):
                 outcome.close()
 
-    def _start(self, rows: Sequence[RowRequest]) -> list[StartedRow]:
+    def _start_rows(self, rows: Sequence[RowRequest]) -> list[StartedRow]:
         """What was started: the first of ``rows``."""
         if self._starter is None:
             return []
@@ -205,12 +209,12 @@ class _Together:
 
     async def outcomes(self, rows: Sequence[RowRequest]) -> list[Rows | Exception]:
         """What comes of each of ``rows``."""
-        futures = [self._waiting[row] for row in self._start(rows)]
-        others = [_outcome(self._connector, row) for row in rows[len(futures) :]]
-        each = [*(self._finished(future) for future in futures), *others]
+        futures = [self._waiting[row] for row in self._start_rows(rows)]
+        others = [_outcome_of_row(self._connector, row) for row in rows[len(futures) :]]
+        each = [*(self._await_outcome(future) for future in futures), *others]
         return list(await asyncio.wait_for(asyncio.gather(*each), _SECONDS))
 
-    async def _finished(self, future: asyncio.Future[Any]) -> Rows | Exception:
+    async def _await_outcome(self, future: asyncio.Future[Any]) -> Rows | Exception:
         outcome = await future
         try:
             found: Rows | Exception = await outcome if asyncio.iscoroutine(outcome) else outcome
@@ -221,7 +225,7 @@ class _Together:
     async def cancelled(self, rows: Sequence[RowRequest]) -> None:
         """Start ``rows`` and cancel them, each a little later in its life: nothing may be told of them."""
         for turns in range(_ROUNDS):
-            started = {row: self._waiting[row] for row in self._start(rows)}
+            started = {row: self._waiting[row] for row in self._start_rows(rows)}
             for _ in range(turns):
                 await asyncio.sleep(0)
             for row, future in started.items():
@@ -232,7 +236,7 @@ class _Together:
             await asyncio.sleep(0.01)
 
 
-def _told(
+def _rows_and_errors(
     connector: AsyncRowLookup,
     rows: Sequence[RowRequest],
     outcomes: Sequence[Rows | Exception],

@@ -88,8 +88,10 @@ class SourceContract:
         return connector
 
     def test_an_answer_has_the_asked_columns_and_their_types(self, source: ContractSource) -> None:
-        request = _request({"id": [1, 2]}, CONTRACT_SCHEMA.names)
-        for answer in _answers(self.connector(source.filled(_table(_ROWS))), request):
+        request = _make_request({"id": [1, 2]}, CONTRACT_SCHEMA.names)
+        for answer in _answers_of_each_ability(
+            self.connector(source.filled(_contract_table(_ROWS))), request
+        ):
             assert _rows_of(answer).schema.names == request.schema.names
             _rows_of(answer).cast(request.schema)
 
@@ -121,8 +123,10 @@ class SourceContract:
         assert rows == Counter(row for row in _ROWS if row[1] == "eu")
 
     def test_only_the_asked_columns_come(self, source: ContractSource) -> None:
-        request = _request({"id": [2]}, ["id", "amount"])
-        for answer in _answers(self.connector(source.filled(_table(_ROWS))), request):
+        request = _make_request({"id": [2]}, ["id", "amount"])
+        for answer in _answers_of_each_ability(
+            self.connector(source.filled(_contract_table(_ROWS))), request
+        ):
             assert _rows_of(answer).to_pylist() == [{"id": 2, "amount": -0.25}]
 
     def test_ten_thousand_keys_fit_into_one_request(self, source: ContractSource) -> None:
@@ -144,10 +148,10 @@ class SourceContract:
             (chance.choice(ids), chance.choice(["eu", "us", None]), str(number), None, None)
             for number in range(40)
         ]
-        connector = self.connector(source.filled(_table(rows)))
+        connector = self.connector(source.filled(_contract_table(rows)))
         if not isinstance(connector, OrderedLookup):
             skip("the connector gives all rows of a key")
-        request = _request({"region": ["us", "eu", "none"]}, CONTRACT_SCHEMA.names)
+        request = _make_request({"region": ["us", "eu", "none"]}, CONTRACT_SCHEMA.names)
         check_rows_by_order(connector, request, placed_answers)
 
     def test_texts_are_keys_whatever_they_hold(self, source: ContractSource) -> None:
@@ -156,10 +160,12 @@ class SourceContract:
 
     def test_each_text_finds_itself_alone(self, source: ContractSource) -> None:
         rows = [(number, text, text, None, None) for number, text in enumerate(_TEXTS)]
-        connector = self.connector(source.filled(_table(rows)))
+        connector = self.connector(source.filled(_contract_table(rows)))
         _need_keys(connector, ["region"])
         for row in rows:
-            assert _asked(connector, _request({"region": [row[1]]}, CONTRACT_SCHEMA.names)) == Counter([row])
+            assert _count_found(
+                connector, _make_request({"region": [row[1]]}, CONTRACT_SCHEMA.names)
+            ) == Counter([row])
 
     def test_texts_are_keys_among_several_columns(self, source: ContractSource) -> None:
         rows = [(number, text, text, None, None) for number, text in enumerate(_TEXTS)]
@@ -167,36 +173,43 @@ class SourceContract:
         assert self.asked(source, rows, keys) == Counter(rows)
 
     def test_a_missing_table_is_a_permanent_error(self, source: ContractSource) -> None:
-        error = _failure(self.connector_type(source.missing()))
+        error = _failure_of_each_ability(self.connector_type(source.missing()))
         assert error.permanent
         assert source.missing().name in str(error)
 
     def test_secrets_show_nowhere(self, source: ContractSource) -> None:
         connector = self.connector_type(source.missing())
-        shown = [repr(connector), str(connector), repr(connector.table), str(_failure(connector))]
+        shown = [
+            repr(connector),
+            str(connector),
+            repr(connector.table),
+            str(_failure_of_each_ability(connector)),
+        ]
         assert not [(secret, text) for secret in self.secrets for text in shown if secret in text]
 
     def test_it_knows_its_secrets(self, source: ContractSource) -> None:
-        known = " ".join(self.connector(source.filled(_table(_ROWS))).secrets())
+        known = " ".join(self.connector(source.filled(_contract_table(_ROWS))).secrets())
         assert not [secret for secret in self.secrets if secret not in known]
 
     def test_a_scan_gives_every_row(self, source: ContractSource) -> None:
-        connector = self.connector(source.filled(_table(_ROWS)))
+        connector = self.connector(source.filled(_contract_table(_ROWS)))
         if not isinstance(connector, Scan):
             skip("the connector cannot read the whole table")
         batches = list(connector.scan(CONTRACT_SCHEMA))
-        assert _counted(pa.Table.from_batches(batches, CONTRACT_SCHEMA)) == Counter(_ROWS)
+        assert _count_rows(pa.Table.from_batches(batches, CONTRACT_SCHEMA)) == Counter(_ROWS)
 
     def test_a_scan_gives_only_the_asked_columns(self, source: ContractSource) -> None:
-        connector = self.connector(source.filled(_table(_ROWS)))
+        connector = self.connector(source.filled(_contract_table(_ROWS)))
         if not isinstance(connector, Scan):
             skip("the connector cannot read the whole table")
         schema = pa.schema([CONTRACT_SCHEMA.field("name"), CONTRACT_SCHEMA.field("active")])
         batches = list(connector.scan(schema))
-        assert _counted(pa.Table.from_batches(batches, schema)) == Counter((row[2], row[4]) for row in _ROWS)
+        assert _count_rows(pa.Table.from_batches(batches, schema)) == Counter(
+            (row[2], row[4]) for row in _ROWS
+        )
 
     def test_the_partitions_of_a_scan_hold_each_row_once(self, source: ContractSource) -> None:
-        table = source.filled(_table(_ROWS))
+        table = source.filled(_contract_table(_ROWS))
         connector = self.connector(table)
         if not isinstance(connector, Scan):
             skip("the connector cannot read the whole table")
@@ -206,31 +219,31 @@ class SourceContract:
         if len(parts) == 1:
             return
         batches = [batch for part in parts for batch in connector.scan_partition(CONTRACT_SCHEMA, part)]
-        assert _counted(pa.Table.from_batches(batches, CONTRACT_SCHEMA)) == Counter(_ROWS)
+        assert _count_rows(pa.Table.from_batches(batches, CONTRACT_SCHEMA)) == Counter(_ROWS)
 
     def asked(self, source: ContractSource, rows: list[Any], keys: dict[str, list[Any]]) -> Counter[Any]:
         """The rows of ``keys`` in a source that holds ``rows``, counted."""
-        connector = self.connector(source.filled(_table(rows)))
+        connector = self.connector(source.filled(_contract_table(rows)))
         _need_keys(connector, keys)
-        return _asked(connector, _request(keys, CONTRACT_SCHEMA.names))
+        return _count_found(connector, _make_request(keys, CONTRACT_SCHEMA.names))
 
 
 # --- asking in either way -------------------------------------------------------------------------
 
 
-def _answers(connector: Connector, request: LookupRequest) -> list[Answer]:
+def _answers_of_each_ability(connector: Connector, request: LookupRequest) -> list[Answer]:
     return [answer for ask in askers(connector) for parts in ask([request]) for _, answer in parts]
 
 
-def _failure(connector: Connector) -> ConnectorError:
+def _failure_of_each_ability(connector: Connector) -> ConnectorError:
     """What a lookup of each ability raises; the last one, after a look at all."""
-    request = _request({"id": [1]}, CONTRACT_SCHEMA.names)
-    errors = [_raised(partial(ask, [request])) for ask in askers(connector)]
+    request = _make_request({"id": [1]}, CONTRACT_SCHEMA.names)
+    errors = [_error_raised_by(partial(ask, [request])) for ask in askers(connector)]
     assert len({error.permanent for error in errors}) == 1
     return errors[-1]
 
 
-def _raised(action: Callable[[], object]) -> ConnectorError:
+def _error_raised_by(action: Callable[[], object]) -> ConnectorError:
     try:
         action()
     except ConnectorError as error:
@@ -241,20 +254,20 @@ def _raised(action: Callable[[], object]) -> ConnectorError:
 # --- requests and rows ----------------------------------------------------------------------------
 
 
-def _request(keys: dict[str, list[Any]], columns: Iterable[str]) -> LookupRequest:
+def _make_request(keys: dict[str, list[Any]], columns: Iterable[str]) -> LookupRequest:
     key_schema = pa.schema([CONTRACT_SCHEMA.field(name) for name in keys])
     wanted = {*keys, *columns}
     schema = pa.schema([field for field in CONTRACT_SCHEMA if field.name in wanted])
     return LookupRequest(pa.table(keys, schema=key_schema), schema, timeout=60.0)
 
 
-def _table(rows: list[Any]) -> pa.Table:
+def _contract_table(rows: list[Any]) -> pa.Table:
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=CONTRACT_SCHEMA)
 
 
-def _asked(connector: Connector, request: LookupRequest) -> Counter[Any]:
+def _count_found(connector: Connector, request: LookupRequest) -> Counter[Any]:
     counts = [
-        sum((_matching(answer, part) for part, answer in parts), Counter[Any]())
+        sum((_count_matching(answer, part) for part, answer in parts), Counter[Any]())
         for ask in askers(connector)
         for parts in ask([request])
     ]
@@ -262,27 +275,27 @@ def _asked(connector: Connector, request: LookupRequest) -> Counter[Any]:
     return counts[0]
 
 
-def _matching(answer: Answer, request: LookupRequest) -> Counter[Any]:
+def _count_matching(answer: Answer, request: LookupRequest) -> Counter[Any]:
     """The rows of ``answer`` that belong to a key, counted; rows of other keys are allowed."""
     rows = _rows_of(answer).cast(request.schema)
     if isinstance(answer, PlacedRows) and answer.positions is not None:
         assert len(answer.positions) == rows.num_rows
         assert all(0 <= position < request.keys.num_rows for position in answer.positions.to_pylist())
-        return _counted(rows)
-    keys = set(_tuples(request.keys))
-    of_a_key = [key in keys for key in _tuples(rows.select(request.key_columns))]
-    return _counted(rows.filter(pa.array(of_a_key, pa.bool_())))
+        return _count_rows(rows)
+    keys = set(_rows_as_tuples(request.keys))
+    of_a_key = [key in keys for key in _rows_as_tuples(rows.select(request.key_columns))]
+    return _count_rows(rows.filter(pa.array(of_a_key, pa.bool_())))
 
 
 def _rows_of(answer: Answer) -> pa.Table:
     return answer.rows if isinstance(answer, PlacedRows) else answer
 
 
-def _counted(rows: pa.Table) -> Counter[Any]:
-    return Counter(_tuples(rows))
+def _count_rows(rows: pa.Table) -> Counter[Any]:
+    return Counter(_rows_as_tuples(rows))
 
 
-def _tuples(rows: pa.Table) -> list[tuple[Any, ...]]:
+def _rows_as_tuples(rows: pa.Table) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
 

@@ -94,14 +94,14 @@ def look_up(
     spec.table.check_allowed()
     process.this_process.the(FrozenObjects).begin_task()
     here = process.this_process
-    with _opened(spec, identity, here) as opened:
+    with _open_connector(spec, identity, here) as opened:
         observer = here.the(Telemetry).observer(spec.name)
         watch = teller(spec.name.function)
         own = spec.over(opened.connector)
         memory = here.the(OpenCaches).task_cache(
             own, identity, folder_of_executor(), _asking_anew(spec, identity)
         )
-        task = _Task(own, opened, batches, watch, observer, _limiter(own, here), memory)
+        task = _Task(own, opened, batches, watch, observer, _limiter_for(own, here), memory)
         try:
             yield from task.results()
         finally:
@@ -116,28 +116,30 @@ def _asking_anew(spec: LookupSpec, identity: str) -> Callable[[pa.Table], None] 
     cache, background = spec.settings.cache, process.this_process.the(Background)
     if cache is None or not cache.stale_while_revalidate:
         return None
-    return lambda keys: background.do(partial(_refresh, spec, identity, keys, background.process))
+    return lambda keys: background.do(partial(_refresh_keys, spec, identity, keys, background.process))
 
 
-def _refresh(spec: LookupSpec, identity: str, keys: pa.Table, here: process.Process) -> None:
+def _refresh_keys(spec: LookupSpec, identity: str, keys: pa.Table, here: process.Process) -> None:
     """Ask for ``keys``, but for those of which others have got fresh rows by now; what fails is left."""
     settings = replace(spec.settings, on_error="fail", dead_letters=None, stops_early=False)
-    with _opened(spec, identity, here) as opened:
+    with _open_connector(spec, identity, here) as opened:
         own = replace(spec, settings=settings, columns=spec.held_columns, order=None).over(opened.connector)
         memory = here.the(OpenCaches).task_cache(own, identity, folder_of_executor())
         columns = iter([[column.combine_chunks() for column in keys.columns]])
-        for _ in _Task(own, opened, columns, limiter=_limiter(own, here), memory=memory, here=here).results():
+        for _ in _Task(
+            own, opened, columns, limiter=_limiter_for(own, here), memory=memory, here=here
+        ).results():
             pass
 
 
-def _opened(spec: LookupSpec, identity: str, here: process.Process) -> AbstractContextManager[Opened]:
+def _open_connector(spec: LookupSpec, identity: str, here: process.Process) -> AbstractContextManager[Opened]:
     """What this process has opened for ``spec``: its connector, or the one that an earlier task left."""
     carried = spec.connector
     read = carried.connector if isinstance(carried, PickledConnector) else lambda: carried
     return here.opened(identity, read, asynchronous=spec.settings.asynchronous)
 
 
-def _limiter(spec: LookupSpec, here: process.Process) -> RequestLimiter:
+def _limiter_for(spec: LookupSpec, here: process.Process) -> RequestLimiter:
     stores, statement = here.the(LimitStores), running_statement()
     return limiter_of(spec, stores, folder_of_executor(), statement=int(statement or 0))
 
@@ -186,7 +188,7 @@ class _Task:
             spec,
             Random(),  # noqa: S311 - jitter, not cryptography
             secrets=opened.secrets,
-            watch=watch and (lambda counts, waiting: watch(counts + self._counts, waiting)),
+            watch=watch and (lambda counts, waiting: watch(counts + self._measured_counts, waiting)),
             observer=observer,
             keep=self._letters.keep,
             learn=self._memory.learn,
@@ -200,10 +202,10 @@ class _Task:
     @property
     def metrics(self) -> LookupMetrics:
         """What was counted so far; read when the task is over, as the scheduler may be on another thread."""
-        return self._scheduler.metrics + self._counts + self._memory.counts
+        return self._scheduler.metrics + self._measured_counts + self._memory.counts
 
     @property
-    def _counts(self) -> LookupMetrics:
+    def _measured_counts(self) -> LookupMetrics:
         return LookupMetrics(
             tasks=1,
             seconds=time.monotonic() - self._started,
@@ -216,25 +218,25 @@ class _Task:
 
     def results(self) -> Iterator[pa.ListArray]:
         try:
-            yield from self._results()
+            yield from self._joined_lists()
         except GeneratorExit:
             self._scheduler.stopped()
             raise
 
-    def _results(self) -> Iterator[pa.ListArray]:
+    def _joined_lists(self) -> Iterator[pa.ListArray]:
         for settled in self._settled_rows():
             for lists in settled.results(self._spec):
                 found, out = rows_of_join(lists, self._spec.kind)
                 self._rows_found += found
                 self._rows_out += out
-                with self._waiting("writing"):
+                with self._counting_wait("writing"):
                     yield lists
                 if self._limit_pause.is_due_after(len(lists), time.monotonic()):
                     yield from filling(lists.type)
             del settled, lists  # they may be large, and the next ones take their time
 
     @contextmanager
-    def _waiting(self, cause: Cause) -> Iterator[None]:
+    def _counting_wait(self, cause: Cause) -> Iterator[None]:
         self._waits.turn(cause, time.monotonic())
         try:
             yield
@@ -242,14 +244,14 @@ class _Task:
             self._waits.turn(None, time.monotonic())
 
     def _settled_rows(self) -> Iterator[Settled]:
-        opened, inputs = self._opened, self._inputs()
+        opened, inputs = self._opened, self._read_windows()
         if isinstance(opened, OpenedSync):
             run = run_sync(self._scheduler, inputs, opened.lookup, clock=time.monotonic, sleep=time.sleep)
         else:
-            run = run_async(self._runner(opened), inputs, self._here.loop.call)
-        return without_secrets(self._checked(run), opened.connector, opened.secrets)
+            run = run_async(self._make_runner(opened), inputs, self._here.loop.call)
+        return without_secrets(self._with_final_checks(run), opened.connector, opened.secrets)
 
-    def _checked(self, run: Iterator[Settled]) -> Iterator[Settled]:
+    def _with_final_checks(self, run: Iterator[Settled]) -> Iterator[Settled]:
         """``run``; it ends when its dead letters are written, and not too much has failed."""
         with self._letters, closing(self._memory):
             for settled in run:
@@ -260,7 +262,7 @@ class _Task:
             self._scheduler.check_errors()
             self._letters.finish()
 
-    def _runner(self, opened: OpenedAsync) -> AsyncRunner:
+    def _make_runner(self, opened: OpenedAsync) -> AsyncRunner:
         if not self._spec.by_row:
             return AsyncRunner(self._scheduler, opened.lookup)
         assert isinstance(opened.connector, AsyncRowLookup)
@@ -269,10 +271,10 @@ class _Task:
             return RowRunner(self._scheduler, opened.connector, opened.lookup_row, capacity)
         return RowRunner(self._scheduler, opened.connector, opened.lookup_row, capacity, opened.row_starter)
 
-    def _inputs(self) -> Iterator[Keys]:
-        batches = key_batches(self._read(), self._spec.argument_schema)
+    def _read_windows(self) -> Iterator[Keys]:
+        batches = key_batches(self._read_batches(), self._spec.argument_schema)
         read = windows(batches, self._window_sizes())
-        wanted = after_pause(read, self._limit_pause, clock=time.monotonic, sleep=self._pause)
+        wanted = after_pause(read, self._limit_pause, clock=time.monotonic, sleep=self._sleep_writing)
         return (self._memory.recall(self._keys_of(rows)) for rows in wanted)
 
     def _keys_of(self, rows: pa.Table) -> Keys:
@@ -284,16 +286,16 @@ class _Task:
         rows = without_keys(rows, values.is_null())
         return replace(self._memory.keys_of(rows) or keys_of(rows), values=values)
 
-    def _read(self) -> Iterator[Sequence[pa.Array]]:
+    def _read_batches(self) -> Iterator[Sequence[pa.Array]]:
         while True:
-            with self._waiting("reading"):
+            with self._counting_wait("reading"):
                 batch = next(self._batches, None)
             if batch is None:
                 return
             yield batch
 
-    def _pause(self, seconds: float) -> None:
-        with self._waiting("writing"):
+    def _sleep_writing(self, seconds: float) -> None:
+        with self._counting_wait("writing"):
             time.sleep(seconds)
 
     def _window_sizes(self) -> Iterator[int]:
@@ -342,7 +344,7 @@ class Background:
         with self._lock:
             if not self._is_running:
                 self._is_running = True
-                Thread(target=self._run, name="lookup_hints background", daemon=True).start()
+                Thread(target=self._work_through, name="lookup_hints background", daemon=True).start()
         try:
             self._work.put_nowait(work)
         except Full:
@@ -351,7 +353,7 @@ class Background:
     def wait(self) -> None:
         self._work.join()
 
-    def _run(self) -> None:
+    def _work_through(self) -> None:
         while True:
             work = self._work.get()
             try:

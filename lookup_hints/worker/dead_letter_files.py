@@ -95,13 +95,13 @@ class DeadLetterWriter:
             return
         while self._pending:
             self._write_part()
-        files = self._opened()
+        files = self._open_files()
         with self._telling_where():
             files.publish()
 
     def _write_part(self) -> None:
         letters = list(self._some_letters())
-        files = self._opened()
+        files = self._open_files()
         with self._telling_where():
             files.write(letters)
 
@@ -131,7 +131,7 @@ class DeadLetterWriter:
             yield from ({**common, **error, "key": text} for text in key_texts(failed.keys))
         self._taken += taken
 
-    def _opened(self) -> _TaskFiles:
+    def _open_files(self) -> _TaskFiles:
         if self._files is None:
             where = self._spec.settings.dead_letters
             assert where is not None
@@ -149,8 +149,8 @@ class DeadLetterWriter:
         except Exception as error:
             raise ConnectorError(
                 f"The dead letters of table {self._spec.table.name} cannot be written to"
-                f" {where and where.folder} on {gethostname()}: {_said(error)} Every worker must see the"
-                " folder and be allowed to write there."
+                f" {where and where.folder} on {gethostname()}: {_error_text(error)} Every worker must see"
+                " the folder and be allowed to write there."
             ) from error
 
 
@@ -163,8 +163,8 @@ class _TaskFiles:
         # A statement's files are told apart by their stage. A micro-batch that is repeated after a restart
         # has stages of other numbers: its files take the place of all of the run before.
         self._repeats_batches = run.batch is not None
-        self._folder = f"{root.rstrip('/')}/run={_statement(where.application, run)}"
-        self._task = f"{function}-s{run.stage}-p{run.partition}-{_token(where.application)}"
+        self._folder = f"{root.rstrip('/')}/run={_run_name(where.application, run)}"
+        self._task = f"{function}-s{run.stage}-p{run.partition}-{_query_token(where.application)}"
         self._number, self._format = run.number, where.format
         self._parts = 0
 
@@ -173,7 +173,7 @@ class _TaskFiles:
         if not self._parts:
             self._system.create_dir(self._folder, recursive=True)
         self._parts += 1
-        path = self._unfinished(self._parts)
+        path = self._unfinished_path(self._parts)
         if self._format == "json":
             with self._system.open_output_stream(path) as file:
                 file.write("".join(map(_json_line, letters)).encode())
@@ -184,20 +184,20 @@ class _TaskFiles:
 
     def publish(self) -> None:
         """Remove what earlier runs of the task have left, and give the parts their names."""
-        for path in self._outdated():
+        for path in self._outdated_files():
             # All tasks of a repeated batch remove what its first run left.
             with suppress(FileNotFoundError):
                 self._system.delete_file(path)
         for part in range(1, self._parts + 1):
-            self._system.move(self._unfinished(part), f"{self._folder}/{self._name(part)}")
+            self._system.move(self._unfinished_path(part), f"{self._folder}/{self._file_name(part)}")
         self._parts = 0
 
     def discard(self) -> None:
         for part in range(1, self._parts + 1):
             with suppress(Exception):
-                self._system.delete_file(self._unfinished(part))
+                self._system.delete_file(self._unfinished_path(part))
 
-    def _outdated(self) -> list[str]:
+    def _outdated_files(self) -> list[str]:
         from pyarrow.fs import FileSelector
 
         found = self._system.get_file_info(FileSelector(self._folder, allow_not_found=True))
@@ -208,11 +208,11 @@ class _TaskFiles:
         is_of_another_run = name["run"] != self._task[-len(name["run"]) :]
         return name["task"] == self._task or (self._repeats_batches and is_of_another_run)
 
-    def _name(self, part: int) -> str:
+    def _file_name(self, part: int) -> str:
         return f"{self._task}-{part:05}.{self._format}"
 
-    def _unfinished(self, part: int) -> str:
-        return f"{self._folder}/_{self._number}-{self._name(part)}"
+    def _unfinished_path(self, part: int) -> str:
+        return f"{self._folder}/_{self._number}-{self._file_name(part)}"
 
 
 def probe(folder: str) -> str | None:
@@ -225,7 +225,7 @@ def probe(folder: str) -> str | None:
             file.write(b"x")
         system.delete_file(path)
     except Exception as error:
-        return _said(error)
+        return _error_text(error)
     return None
 
 
@@ -239,14 +239,14 @@ def _file_system(folder: str) -> tuple[FileSystem, str]:
     return system, path
 
 
-def _statement(application: str, run: TaskRun) -> str:
+def _run_name(application: str, run: TaskRun) -> str:
     """What the run of a statement, or a micro-batch however often it runs, is called."""
     if run.batch is not None:
         return "{}-{}".format(*run.batch)
     return "-".join(filter(None, (application or "here", running_statement())))
 
 
-def _token(application: str) -> str:
+def _query_token(application: str) -> str:
     """Tells runs of a streaming query apart, by which Spark groups its jobs."""
     group = job_property("spark.jobGroup.id") or application
     return blake2b(group.encode(), digest_size=4).hexdigest()
@@ -256,7 +256,7 @@ def _json_line(letter: dict[str, Any]) -> str:
     return json.dumps({**letter, "failed_at": letter["failed_at"].isoformat()}, ensure_ascii=False) + "\n"
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".rstrip(". ") + "."
 
 
@@ -268,7 +268,7 @@ def key_texts(keys: pa.Table) -> list[str]:
     """
     columns = [_as_text(column) if _is_time(column.type) else column for column in keys.columns]
     rows = pa.table(columns, names=keys.column_names).to_pylist()
-    return [json.dumps(_jsonable(row), ensure_ascii=False, default=str) for row in rows]
+    return [json.dumps(_row_as_json(row), ensure_ascii=False, default=str) for row in rows]
 
 
 def _is_time(kind: pa.DataType) -> bool:
@@ -280,11 +280,11 @@ def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string())
 
 
-def _jsonable(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in row.items()}
+def _row_as_json(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _value_as_json(value) for name, value in row.items()}
 
 
-def _plain(value: Any) -> Any:
+def _value_as_json(value: Any) -> Any:
     if isinstance(value, bytes):
         return b64encode(value).decode("ascii")
     if isinstance(value, float) and not math.isfinite(value):

@@ -101,7 +101,7 @@ class HealthTask:
 
 def looked_from_executor(tasks: Sequence[HealthTask], packages: Sequence[str]) -> Iterator[str]:
     """What one worker of this executor found, as JSON; nothing where another one of it looks already."""
-    with _chosen() as is_chosen:
+    with _chosen_on_executor() as is_chosen:
         if is_chosen:
             told = {
                 "host": socket.gethostname(),
@@ -113,7 +113,7 @@ def looked_from_executor(tasks: Sequence[HealthTask], packages: Sequence[str]) -
 
 
 @contextmanager
-def _chosen() -> Iterator[bool]:
+def _chosen_on_executor() -> Iterator[bool]:
     """Whether this worker is the one of its executor that looks: it locks a folder, and writes nothing."""
     folder = folder_of_executor()
     try:
@@ -150,18 +150,20 @@ def checks_of(
     """What is found of a table from here, up to the first thing that keeps it from being asked."""
     found: list[HealthCheck] = []
     try:
-        for check in _checks(connector, request, given or {}):
+        for check in _check_connector(connector, request, given or {}):
             found.append(check)  # noqa: PERF402 (those before an error are kept)
     except Exception as error:
-        found.append(_failed(connector, error))
+        found.append(_failed_check(connector, error))
     mask = masker(known_secrets(connector))
     return [replace(check, what=mask(check.what), cure=mask(check.cure)) for check in found]
 
 
-def _checks(connector: Connector, request: HealthRequest, given: Mapping[str, str]) -> Iterator[HealthCheck]:
+def _check_connector(
+    connector: Connector, request: HealthRequest, given: Mapping[str, str]
+) -> Iterator[HealthCheck]:
     connector.table.check_allowed()
-    endpoints = call_with_timeout(partial(_endpoints, connector), request.timeout, "endpoints")
-    reached = [list(_reached(connector, each, request.timeout)) for each in endpoints]
+    endpoints = call_with_timeout(partial(_endpoints_of, connector), request.timeout, "endpoints")
+    reached = [list(_check_endpoint(connector, each, request.timeout)) for each in endpoints]
     all_fail = all(checks[-1].verdict == "fail" for checks in reached) if reached else False
     for check in (check for checks in reached for check in checks):
         # One of several servers may be away while another one answers.
@@ -174,7 +176,7 @@ def _checks(connector: Connector, request: HealthRequest, given: Mapping[str, st
         yield check
     if not is_broken:
         for by in request.keys:
-            yield _timed(connector, by, request.timeout, given)
+            yield _time_lookups(connector, by, request.timeout, given)
 
 
 def _of_connector(connector: Connector, request: HealthRequest) -> Iterator[HealthCheck]:
@@ -185,7 +187,7 @@ def _of_connector(connector: Connector, request: HealthRequest) -> Iterator[Heal
         try:
             check = call_with_timeout(lambda: next(checks, None), request.timeout + 1, "health")
         except Exception as error:
-            yield _failed(connector, error, steps[0] if steps else "lookup")
+            yield _failed_check(connector, error, steps[0] if steps else "lookup")
             return
         if check is None:
             return
@@ -194,7 +196,7 @@ def _of_connector(connector: Connector, request: HealthRequest) -> Iterator[Heal
         yield check
 
 
-def _failed(connector: Connector, error: Exception, step: str = "lookup") -> HealthCheck:
+def _failed_check(connector: Connector, error: Exception, step: str = "lookup") -> HealthCheck:
     """The check that failed with ``error``: that of a ``step``, if nothing tells more."""
     if isinstance(error, TimeoutError):
         error = LookupTimeout("the source gave no answer in time")
@@ -212,7 +214,7 @@ def _failed(connector: Connector, error: Exception, step: str = "lookup") -> Hea
 # --- DNS, TCP, TLS --------------------------------------------------------------------------------
 
 
-def _endpoints(connector: Connector) -> Sequence[Endpoint]:
+def _endpoints_of(connector: Connector) -> Sequence[Endpoint]:
     if isinstance(connector, ReportsHealth):
         return connector.endpoints()
     with suppress(ValueError):
@@ -221,17 +223,17 @@ def _endpoints(connector: Connector) -> Sequence[Endpoint]:
     return []
 
 
-def _reached(connector: Connector, endpoint: Endpoint, seconds: float) -> Iterator[HealthCheck]:
+def _check_endpoint(connector: Connector, endpoint: Endpoint, seconds: float) -> Iterator[HealthCheck]:
     host, port = endpoint.host, endpoint.port
     connector.table.check_host(host, port, option="url" if "url" in connector.table.options else "host")
     resolve = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
         found = call_with_timeout(resolve, seconds, "DNS")
     except TimeoutError:
-        yield _fails("dns", f"the name {host} is not resolved within {seconds:g} s")
+        yield _failing("dns", f"the name {host} is not resolved within {seconds:g} s")
         return
     except (OSError, UnicodeError) as error:
-        yield _fails("dns", f"the name {host} is not known here: {_told(error)}")
+        yield _failing("dns", f"the name {host} is not known here: {_os_error_text(error)}")
         return
     addresses = sorted({str(address[4][0]) for address in found})
     told = "an address" if addresses == [host] else ", ".join(addresses)
@@ -243,7 +245,7 @@ def _reached(connector: Connector, endpoint: Endpoint, seconds: float) -> Iterat
         connect = partial(socket.create_connection, (host, port), seconds)
         line = call_with_timeout(connect, seconds + 0.5, "TCP")
     except OSError as error:
-        yield _fails("tcp", _no_line(error, where, seconds))
+        yield _failing("tcp", _no_line(error, where, seconds))
         return
     with line:
         yield HealthCheck("tcp", "ok", f"{where} is open", seconds=(time.monotonic() - began,))
@@ -261,7 +263,7 @@ def _no_line(error: Exception, where: str, seconds: float) -> str:
         return f"{where} is closed: nothing listens there"
     if isinstance(error, TimeoutError):
         return f"{where} did not answer within {seconds:g} s: a firewall may drop what is sent"
-    return f"{where} cannot be reached: {_told(error)}"
+    return f"{where} cannot be reached: {_os_error_text(error)}"
 
 
 _EXPIRED, _NOT_YET, _WRONG_NAMES = 10, 9, (62, 64)
@@ -276,45 +278,45 @@ def _no_tls(error: Exception, where: str) -> HealthCheck:
             what, cure = "is for another name", "Connect by a name that is in the certificate."
         else:
             what, cure = "is signed by an authority that is not known here", "Name its file of authorities."
-        return _fails("tls", f"the certificate of {where} {what} ({error.verify_message})", cure)
+        return _failing("tls", f"the certificate of {where} {what} ({error.verify_message})", cure)
     if isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
-        return _fails("tls", f"{where} speaks no TLS", "Use the port that does, or a URL without TLS.")
+        return _failing("tls", f"{where} speaks no TLS", "Use the port that does, or a URL without TLS.")
     cure = "Check that this port speaks TLS, and whether the server wants a certificate of its clients."
-    return _fails("tls", f"{where} did not finish the handshake: {_told(error)}", cure)
+    return _failing("tls", f"{where} did not finish the handshake: {_os_error_text(error)}", cure)
 
 
-def _fails(name: str, what: str, cure: str = "") -> HealthCheck:
+def _failing(name: str, what: str, cure: str = "") -> HealthCheck:
     return HealthCheck(name, "fail", what, cure or CURES[name])
 
 
-def _told(error: Exception) -> str:
+def _os_error_text(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
 
 # --- keys and lookups -----------------------------------------------------------------------------
 
 
-def _timed(
+def _time_lookups(
     connector: Connector, by: tuple[str, ...], seconds: float, given: Mapping[str, str]
 ) -> HealthCheck:
     """Ten lookups, one key each, after one that opens what is needed."""
     schema, names = connector.table.schema, ", ".join(by)
-    keys, told = _keys(connector, by, seconds, given)
+    keys, told = _keys_to_ask(connector, by, seconds, given)
     if keys is None:
         return HealthCheck("lookup", "skipped", f"by {names}: no key can be made up; --key names one")
     found, took, is_open = 0, list[float](), False
     try:
-        with _calls(connector, seconds) as (start, ask):
+        with _open_calls(connector, seconds) as (start, ask):
             start()
             is_open = True
             ask(LookupRequest(keys.slice(0, 1), schema, seconds))  # what comes first may make connections
             for place in islice(cycle(range(keys.num_rows)), TIMED):
                 began = time.monotonic()
-                rows = _rows(connector, ask(LookupRequest(keys.slice(place, 1), schema, seconds)))
+                rows = _count_rows(connector, ask(LookupRequest(keys.slice(place, 1), schema, seconds)))
                 took.append(time.monotonic() - began)
                 found += bool(rows)
     except Exception as error:
-        check = _failed(connector, error)
+        check = _failed_check(connector, error)
         may_be_the_key = is_open and told == _MADE_UP and getattr(error, "permanent", False)
         if check.name != "lookup" or not may_be_the_key:
             return check
@@ -329,7 +331,7 @@ def _timed(
     return HealthCheck("lookup", "ok", what, seconds=tuple(took))
 
 
-def _keys(
+def _keys_to_ask(
     connector: Connector, by: tuple[str, ...], seconds: float, given: Mapping[str, str]
 ) -> tuple[pa.Table | None, str]:
     """Keys to ask for, and where they are from; None where none can be made up."""
@@ -341,7 +343,7 @@ def _keys(
         except pa.ArrowException as error:
             raise OptionError(Problem(f"Invalid key {dict(given)} for {table.name}: {error}.")) from None
         return pa.table(columns, schema=schema), "the key that is given"
-    sampled = call_with_timeout(partial(_sampled, connector, schema), seconds, "sample")
+    sampled = call_with_timeout(partial(_sample_keys, connector, schema), seconds, "sample")
     keys = None if sampled is None else sampled.select(list(by)).drop_null()
     if keys is not None and keys.num_rows:
         return keys, "keys of the table"
@@ -351,7 +353,7 @@ def _keys(
     return pa.table([[value] for value in made_up], schema=schema), _MADE_UP
 
 
-def _sampled(connector: Connector, schema: pa.Schema) -> pa.Table | None:
+def _sample_keys(connector: Connector, schema: pa.Schema) -> pa.Table | None:
     """Some rows, where that costs little; those of a connector without a server are read, up to the first."""
     if isinstance(connector, ReportsHealth):
         sampled = connector.sample(schema.names, TIMED)
@@ -381,7 +383,7 @@ def _made_up(kind: pa.DataType) -> object | None:
 
 
 @contextmanager
-def _calls(
+def _open_calls(
     connector: Connector, seconds: float
 ) -> Iterator[tuple[Callable[[], None], Callable[[LookupRequest], Answer]]]:
     """What opens ``connector`` and what asks it, each in time; it is closed behind them."""
@@ -409,7 +411,7 @@ def _calls(
             in_time(end)
 
 
-def _rows(connector: Connector, answer: Answer) -> int:
+def _count_rows(connector: Connector, answer: Answer) -> int:
     """How many rows it has, once they are known to be of the table."""
     if isinstance(answer, Outcomes) and answer.failures:
         raise next(iter(answer.failures.values()))

@@ -43,7 +43,7 @@ def pandas_lookup(spec: LookupSpec, report: Report | None = None) -> PandasLooku
         yield from several_keys((one,) for one in series)
 
     def several_keys(series: Iterator[tuple[pd.Series, ...]]) -> Iterator[pd.Series]:
-        batches = (_columns(batch, spec.argument_schema) for batch in series)
+        batches = (_columns_to_arrow(batch, spec.argument_schema) for batch in series)
         for lists in look_up(spec, identity, batches, report):
             yield pd.Series(python_values(lists), dtype=object)
 
@@ -75,11 +75,11 @@ def _travels_as_text(kind: pa.DataType) -> bool:
     return bool(types.is_int64(kind) or types.is_floating(kind) or types.is_timestamp(kind))
 
 
-def _columns(batch: Sequence[pd.Series], schema: pa.Schema) -> list[pa.Array]:
-    return [_column(series, field.type) for series, field in zip(batch, schema, strict=True)]
+def _columns_to_arrow(batch: Sequence[pd.Series], schema: pa.Schema) -> list[pa.Array]:
+    return [_column_to_arrow(series, field.type) for series, field in zip(batch, schema, strict=True)]
 
 
-def _column(series: pd.Series, kind: pa.DataType) -> pa.Array:
+def _column_to_arrow(series: pd.Series, kind: pa.DataType) -> pa.Array:
     if not _travels_as_text(kind):
         return pa.Array.from_pandas(series, type=kind)
     texts = pa.Array.from_pandas(series, type=pa.string())
@@ -92,10 +92,10 @@ def _column(series: pd.Series, kind: pa.DataType) -> pa.Array:
 def python_values(column: pa.Array) -> list[Any]:
     """The values of ``column`` as PySpark converts them fastest: structs as tuples, maps as dictionaries."""
     if types.is_list(column.type):
-        return _cut(python_values(column.values), column, list)
+        return _cut_into_lists(python_values(column.values), column, list)
     if types.is_map(column.type):
         entries = zip(python_values(column.keys), python_values(column.items), strict=True)
-        return _cut(list(entries), column, dict)
+        return _cut_into_lists(list(entries), column, dict)
     if types.is_struct(column.type):
         fields = [python_values(field) for field in column.flatten()]
         rows = list(zip(*fields, strict=True)) if fields else [()] * len(column)
@@ -108,7 +108,7 @@ def python_values(column: pa.Array) -> list[Any]:
     return values
 
 
-def _cut(values: list[Any], column: pa.Array, collection: Callable[[list[Any]], Any]) -> list[Any]:
+def _cut_into_lists(values: list[Any], column: pa.Array, collection: Callable[[list[Any]], Any]) -> list[Any]:
     valid = column.is_valid().to_pylist()
     places = pairwise(column.offsets.to_pylist())
     return [

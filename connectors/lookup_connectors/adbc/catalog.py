@@ -45,18 +45,18 @@ def table_size(connection: dbapi.Connection, relation: str, driver: str) -> Tabl
 
 
 def _of_postgres(connection: dbapi.Connection, relation: str) -> TableSize:
-    _row(connection, f"SET statement_timeout = '{SECONDS:g}s'")
-    return size_of(_row(connection, SIZE, relation))
+    _query_row(connection, f"SET statement_timeout = '{SECONDS:g}s'")
+    return size_of(_query_row(connection, SIZE, relation))
 
 
 def _of_duckdb(connection: dbapi.Connection, relation: str) -> TableSize:
     schema, name = schema_and_name(relation, "duckdb")
-    found = _row(connection, _DUCKDB_TABLES, name, schema)
+    found = _query_row(connection, _DUCKDB_TABLES, name, schema)
     if not found:
         return TableSize(None, source="a view, or a table of another database")
     distinct: dict[str, int] = {}
     with suppress(*DRIVER_ERRORS):  # not every version has COLUMNS(*) of them
-        kept = _row(connection, f"SELECT stats(COLUMNS(*))::VARCHAR FROM {relation} LIMIT 1")  # noqa: S608  quoted
+        kept = _query_row(connection, f"SELECT stats(COLUMNS(*))::VARCHAR FROM {relation} LIMIT 1")  # noqa: S608  quoted
         told = {name: _APPROXIMATE.search(text or "") for name, text in kept.items()}
         distinct = {name: int(each[1]) for name, each in told.items() if each}
     return TableSize(found["estimated_size"], source="duckdb_tables()", distinct=distinct)
@@ -65,22 +65,22 @@ def _of_duckdb(connection: dbapi.Connection, relation: str) -> TableSize:
 def _of_sqlite(connection: dbapi.Connection, relation: str) -> TableSize:
     _, name = schema_and_name(relation, "sqlite")
     with suppress(*DRIVER_ERRORS):  # no statistics in this file
-        if told := [(row["stat"], row["first"]) for row in _rows(connection, ANALYSED, name)]:
+        if told := [(row["stat"], row["first"]) for row in _query_rows(connection, ANALYSED, name)]:
             return analysed_size(told)
     with suppress(*DRIVER_ERRORS):  # WITHOUT ROWID
         # Each by itself is one step in the table's tree; both in one SELECT read all of it.
         ends = (f"(SELECT {end}(rowid) FROM {relation})" for end in ("max", "min"))  # noqa: S608  quoted
-        span = _row(connection, f"SELECT {' - '.join(ends)} + 1 AS span")["span"]
-        if span is not None and _row(connection, _SQLITE_IS_TABLE, name)["count(*)"]:
+        span = _query_row(connection, f"SELECT {' - '.join(ends)} + 1 AS span")["span"]
+        if span is not None and _query_row(connection, _SQLITE_IS_TABLE, name)["count(*)"]:
             return TableSize(span, source="row numbers, an upper estimate")
     return TableSize(None, source="never analysed, and without numbered rows")
 
 
-def _row(connection: dbapi.Connection, sql: str, *values: str) -> dict[str, Any]:
-    return next(iter(_rows(connection, sql, *values)), {})
+def _query_row(connection: dbapi.Connection, sql: str, *values: str) -> dict[str, Any]:
+    return next(iter(_query_rows(connection, sql, *values)), {})
 
 
-def _rows(connection: dbapi.Connection, sql: str, *values: str) -> Sequence[dict[str, Any]]:
+def _query_rows(connection: dbapi.Connection, sql: str, *values: str) -> Sequence[dict[str, Any]]:
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters=values or None)
         rows: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist() if cursor.description else []
@@ -99,8 +99,8 @@ def plan_sqlite(connection: dbapi.Connection, table: LookupTable, relation: str)
     Raises:
         ConnectorError: a column is not there, or can never be read as declared.
     """
-    declared = {name: kind for name, kind, _ in _stored(connection, relation, table.name)}
-    return {field.name: _plan(field, declared, table.name, relation) for field in table.schema}
+    declared = {name: kind for name, kind, _ in _declared_columns(connection, relation, table.name)}
+    return {field.name: _plan_sqlite_column(field, declared, table.name, relation) for field in table.schema}
 
 
 def told_by_sqlite(
@@ -111,7 +111,7 @@ def told_by_sqlite(
     Raises:
         ConnectorError: the declared type of a column does not say what it holds.
     """
-    stored = _stored(connection, relation, table)
+    stored = _declared_columns(connection, relation, table)
     kinds = [(name, arrow_type(declared)) for name, declared, _ in stored]
     unknown = [name for name, kind in kinds if kind is None]
     if unknown:
@@ -121,19 +121,19 @@ def told_by_sqlite(
     return pa.schema(kinds), tuple(name for _, name in key)
 
 
-def _stored(connection: dbapi.Connection, relation: str, table: str) -> list[tuple[str, str, int]]:
+def _declared_columns(connection: dbapi.Connection, relation: str, table: str) -> list[tuple[str, str, int]]:
     """Name, declared type and place in the primary key (or 0) of each column."""
     _, name = schema_and_name(relation, "sqlite")
-    found = _rows(connection, _COLUMNS, name)
+    found = _query_rows(connection, _COLUMNS, name)
     columns = [(str(row["name"]), str(row["type"] or ""), int(row["pk"])) for row in found]
     if not columns:
-        known = [str(row["name"]) for row in _rows(connection, _TABLES)]
+        known = [str(row["name"]) for row in _query_rows(connection, _TABLES)]
         what = f"the file has no table or view {relation}. {nearest(name, known)}".rstrip()
         raise ConnectorError(f"table {table}: {what}", permanent=True)
     return columns
 
 
-def _plan(field: pa.Field, declared: dict[str, str], table: str, relation: str) -> AdbcColumn:
+def _plan_sqlite_column(field: pa.Field, declared: dict[str, str], table: str, relation: str) -> AdbcColumn:
     name = find_name(field.name, list(declared), table, relation)
     problem = never_fits(declared[name], field.type)
     if problem:

@@ -61,7 +61,7 @@ def plan_columns(source: pa.Schema, wanted: pa.Schema, table: str, relation: str
     Raises:
         ConnectorError: a column is not there, or cannot be read as declared.
     """
-    return {field.name: _plan(source, field, table, relation) for field in wanted}
+    return {field.name: _plan_column(source, field, table, relation) for field in wanted}
 
 
 def find_name(name: str, names: Sequence[str], table: str, relation: str) -> str:
@@ -75,7 +75,7 @@ def find_name(name: str, names: Sequence[str], table: str, relation: str) -> str
     return alike[0]
 
 
-def _plan(source: pa.Schema, field: pa.Field, table: str, relation: str) -> AdbcColumn:
+def _plan_column(source: pa.Schema, field: pa.Field, table: str, relation: str) -> AdbcColumn:
     name = find_name(field.name, source.names, table, relation)
     found = source.field(name)
     plan = AdbcColumn(field, name, found.type, type_name(found))
@@ -174,10 +174,10 @@ def read_column(column: pa.Array, plan: AdbcColumn) -> pa.Array:
     values = column.storage if isinstance(column, pa.ExtensionArray) else column
     if types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    return _from_rows(values, kind) if plan.source is None else _converted(values, kind)
+    return _from_rows(values, kind) if plan.source is None else _convert_values(values, kind)
 
 
-def _converted(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def _convert_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if not _is_text(values.type) or types.is_string(kind):
         return cast(values, kind)
     if types.is_integer(kind):  # a numeric that is whole
@@ -190,7 +190,7 @@ def _from_rows(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if types.is_null(values.type):
         return values.cast(kind)
     if types.is_boolean(kind):
-        return _booleans(values)
+        return _to_booleans(values)
     is_rounded = types.is_integer(kind) and types.is_floating(values.type)
     if is_rounded and pc.any(pc.greater(pc.abs(values), _WHOLE_IN_DOUBLE)).as_py():
         raise ValueError("perhaps not the number that was written")
@@ -210,7 +210,7 @@ def _is_stored_as(source: pa.DataType, kind: pa.DataType) -> bool:
     return _is_bytes(source) if types.is_binary(kind) else _is_text(source)
 
 
-def _booleans(values: pa.Array) -> pa.Array:
+def _to_booleans(values: pa.Array) -> pa.Array:
     if not types.is_integer(values.type):
         raise TypeError("not a truth value")
     if not set(pc.unique(values).to_pylist()) <= {0, 1, None}:
@@ -235,7 +235,7 @@ def reported_type(source: pa.Field) -> pa.DataType:
     """The type that a column without a declaration gets: the nearest one, or STRING."""
     name = type_name(source)
     if name == "numeric":
-        return _numeric(source)
+        return _numeric_type(source)
     if name in _NEVER or isinstance(source.type, pa.BaseExtensionType):
         return pa.string()
     return _nearest_type(source.type)
@@ -264,7 +264,7 @@ def _nearest_type(kind: pa.DataType) -> pa.DataType:
     return kind if is_plain or types.is_date32(kind) else pa.string()
 
 
-def _numeric(source: pa.Field) -> pa.DataType:
+def _numeric_type(source: pa.Field) -> pa.DataType:
     """The type of a ``numeric(p, s)`` of PostgreSQL."""
     modifier = int((source.metadata or {}).get(b"POSTGRESQL:typmod", b"-1"))
     if modifier < 0:

@@ -89,7 +89,7 @@ class AdbcServer:
                     _restore_environment(connection)
                 if self.options["driver"] == DUCKDB:
                     with suppress(*DRIVER_ERRORS):  # versions without it always sort
-                        _run(connection, _ASOF_SORTS)
+                        _run_script(connection, _ASOF_SORTS)
                 return connection
             except DRIVER_ERRORS as error:
                 last = self.explained(error)
@@ -112,7 +112,7 @@ class AdbcServer:
         if begin is None:
             begin = self.local[connection] = _settings_lacked(connection)
         if begin:
-            _run(connection, begin)
+            _run_script(connection, begin)
         try:
             yield
         except ConnectorError:
@@ -120,10 +120,10 @@ class AdbcServer:
         except Exception:
             with suppress(*DRIVER_ERRORS):
                 if begin:
-                    _run(connection, "ROLLBACK")
+                    _run_script(connection, "ROLLBACK")
             raise
         if begin:
-            _run(connection, "COMMIT")
+            _run_script(connection, "COMMIT")
 
     def explained(self, error: Exception) -> DriverFailure:
         return explained(error, self.table.name, masker(set(self.secrets)))
@@ -139,7 +139,7 @@ def _settings_lacked(connection: dbapi.Connection) -> str:
     return "; ".join(["BEGIN READ ONLY", *(f"SET LOCAL {name} = '{_CASTS[name]}'" for name in found)])
 
 
-def _run(connection: dbapi.Connection, script: str) -> None:
+def _run_script(connection: dbapi.Connection, script: str) -> None:
     with connection.cursor() as cursor:
         cursor.executescript(script)
 
@@ -183,9 +183,9 @@ class Connections:
             TimeoutError: of asyncio: it took longer than ``seconds``; waiting for a connection counts.
             ConnectorError: the database failed.
         """
-        return await asyncio.wait_for(self._asked(action), seconds)
+        return await asyncio.wait_for(self._run_in_slot(action), seconds)
 
-    async def _asked(self, action: Action[Result]) -> Result:
+    async def _run_in_slot(self, action: Action[Result]) -> Result:
         with reporting().waiting("slot") if self._slots.locked() else nullcontext():
             await self._slots.acquire()
         call = _ConnectionUse(self, action)
@@ -210,7 +210,7 @@ class Connections:
 
     def hand_back(self, connection: dbapi.Connection) -> None:
         if self._is_closed:
-            _close(connection)
+            _close_quietly(connection)
         else:
             self._idle.append(connection)
 
@@ -223,7 +223,7 @@ class Connections:
         idle, self._idle = self._idle, []
         shared, self._shared = self._shared, None
         for connection in (*idle, *([shared] if shared else [])):
-            await _in_thread(partial(_close, connection))
+            await _in_thread(partial(_close_quietly, connection))
 
 
 class _ConnectionUse:
@@ -250,7 +250,7 @@ class _ConnectionUse:
             if is_in_order and not self._is_abandoned:
                 self._connections.hand_back(connection)
             else:
-                _close(connection)
+                _close_quietly(connection)
         return result
 
     def abandon(self) -> None:
@@ -261,7 +261,7 @@ class _ConnectionUse:
                 self._connection.adbc_cancel()
 
 
-def _close(connection: dbapi.Connection) -> None:
+def _close_quietly(connection: dbapi.Connection) -> None:
     with suppress(*DRIVER_ERRORS, RuntimeError):
         connection.close()
 

@@ -150,11 +150,11 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
         connections = Connections(server, server.options["pool-size"])
         limit = server.options[MAX_BYTES_IN_FLIGHT.key] // server.options["pool-size"]
         try:
-            plans = await connections.ask(self._planned, server.options["connect-timeout"])
+            plans = await connections.ask(self._plan_columns, server.options["connect-timeout"])
         except asyncio.TimeoutError:
             await connections.close()
             seconds = server.options["connect-timeout"]
-            raise self._error(f"no connection within {seconds:g} s ('connect-timeout').") from None
+            raise self._table_error(f"no connection within {seconds:g} s ('connect-timeout').") from None
         except BaseException:
             await connections.close()
             raise
@@ -171,7 +171,9 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
         live = self._live
         assert live is not None, "aopen() comes before alookup()"
         try:
-            return await live.connections.ask(partial(self._answer, live, request), request.timeout)
+            return await live.connections.ask(
+                partial(self._answer_with_fresh_types, live, request), request.timeout
+            )
         except asyncio.TimeoutError:
             raise LookupTimeout(
                 f"table {self.table.name}: the database had no answer within {request.timeout:g} s."
@@ -184,15 +186,17 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
         server = AdbcServer.of(self.table, self.OPTIONS)
         with server.connected() as connection:
             try:
-                plans = self._planned(connection)
+                plans = self._plan_columns(connection)
                 wanted = [plans[name] for name in schema.names]
                 write = typing_row if self._driver == SQLITE else select
-                with _casting(server, connection, wanted), self._cursor(connection) as cursor:
+                with _casting_if_text(server, connection, wanted), self._open_cursor(connection) as cursor:
                     cursor.execute(write(self._relation, wanted, self._dialect))
-                    for batch, _ in self._unchanged(cursor.fetch_record_batch(), wanted):
-                        yield from self._read(batch, wanted, schema, self.table.primary_key).to_batches()
+                    for batch, _ in self._check_types(cursor.fetch_record_batch(), wanted):
+                        yield from self._read_batch(
+                            batch, wanted, schema, self.table.primary_key
+                        ).to_batches()
             except _TypesChanged:
-                raise self._error("the type of a column changed while it was opened.") from None
+                raise self._table_error("the type of a column changed while it was opened.") from None
             except DRIVER_ERRORS as error:
                 raise server.explained(error) from None
 
@@ -208,7 +212,7 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
             try:
                 if self._driver == SQLITE:
                     return told_by_sqlite(connection, self._relation, self.table.name)
-                source = self._source(connection)
+                source = self._source_schema(connection)
                 key = self._primary_key(connection)
             except DRIVER_ERRORS as error:
                 raise server.explained(error) from None
@@ -236,14 +240,16 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
 
     # Inside.
 
-    def _answer(self, live: _OpenAdbc, request: LookupRequest, connection: dbapi.Connection) -> Answer:
+    def _answer_with_fresh_types(
+        self, live: _OpenAdbc, request: LookupRequest, connection: dbapi.Connection
+    ) -> Answer:
         """The rows, read by the types that the columns have at the moment."""
         looks = 0
         while looks < _LOOKS_AT_TYPES:
             try:
-                return self._asked(live, request, connection)
+                return self._ask_once(live, request, connection)
             except _TypesChanged:
-                live.plans = self._planned(connection)
+                live.plans = self._plan_columns(connection)
                 looks += 1
             except DRIVER_ERRORS as error:
                 character = unheld_character(str(error)) if "22P05" in str(error) else ""
@@ -251,11 +257,11 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
                     live.is_outdated = True  # a column may be gone, or be called otherwise
                     raise
                 live.strange.add(character)
-        raise self._error("the types of its columns keep changing.")
+        raise self._table_error("the types of its columns keep changing.")
 
-    def _asked(self, live: _OpenAdbc, request: LookupRequest, connection: dbapi.Connection) -> Answer:
+    def _ask_once(self, live: _OpenAdbc, request: LookupRequest, connection: dbapi.Connection) -> Answer:
         if live.is_outdated:
-            live.plans, live.is_outdated = self._planned(connection), False
+            live.plans, live.is_outdated = self._plan_columns(connection), False
         order, keys, compared = request.order, request.keys, request.schema
         if order is not None:
             # What is compared is read, too: a type that has changed, and a value that does not fit, show.
@@ -263,16 +269,16 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
                 [each for each in self.table.schema if each.name in {*request.columns, *order.columns}]
             )
             keys = keys.append_column(MARK, [pa.array(range(keys.num_rows), pa.int64())])
-        keys = without_characters(self._possible(keys), live.strange)
+        keys = without_characters(self._drop_unheld_texts(keys), live.strange)
         wanted = [live.plans[name] for name in compared.names]
         by = [live.plans[name] for name in request.key_columns]
         statements = AdbcStatements(self._relation, wanted, by, self._dialect)
         asked = statements.of(keys) if order is None else statements.in_order(keys, order, live.plans)
         room = _Room(live.limit, request.keys.num_rows, self.table.name)
         parts, positions = [compared.empty_table()], [pa.array([], pa.int64())]
-        with _casting(live.server, connection, (*wanted, *by)):
+        with _casting_if_text(live.server, connection, (*wanted, *by)):
             for question in asked if keys.num_rows else ():
-                rows, marks = self._rows(connection, question, wanted, compared, request, room)
+                rows, marks = self._fetch_rows(connection, question, wanted, compared, request, room)
                 is_whole = order is not None or question.keys.num_rows == keys.num_rows
                 parts.append(rows if is_whole else _of_own_keys(rows, question))
                 positions += marks
@@ -281,7 +287,7 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
             return found
         return PlacedRows(found.select(request.columns), pa.chunked_array(positions).combine_chunks())
 
-    def _rows(
+    def _fetch_rows(
         self,
         connection: dbapi.Connection,
         question: Question,
@@ -291,16 +297,16 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
         room: _Room,
     ) -> tuple[pa.Table, list[pa.Array]]:
         """The rows of ``question``, and the positions of their keys where it asks for them."""
-        with self._cursor(connection) as cursor:
+        with self._open_cursor(connection) as cursor:
             cursor.execute(question.sql, parameters=question.bound)
             tables, positions = [schema.empty_table()], list[pa.Array]()
-            for batch, marks in self._unchanged(cursor.fetch_record_batch(), wanted):
+            for batch, marks in self._check_types(cursor.fetch_record_batch(), wanted):
                 room.take(batch.nbytes)
-                tables.append(self._read(batch, wanted, schema, request.key_columns))
+                tables.append(self._read_batch(batch, wanted, schema, request.key_columns))
                 positions += [] if marks is None else [marks]
         return pa.concat_tables(tables), positions
 
-    def _possible(self, keys: pa.Table) -> pa.Table:
+    def _drop_unheld_texts(self, keys: pa.Table) -> pa.Table:
         """``keys`` without texts that PostgreSQL cannot hold: they are misses, and would fail the batch."""
         if self._driver != POSTGRES:
             return keys
@@ -309,10 +315,10 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
                 keys = keys.filter(pc.invert(pc.match_substring(keys.column(name), "\0")))
         return keys
 
-    def _cursor(self, connection: dbapi.Connection) -> dbapi.Cursor:
+    def _open_cursor(self, connection: dbapi.Connection) -> dbapi.Cursor:
         return connection.cursor(adbc_stmt_kwargs=_SQLITE_BATCH if self._driver == SQLITE else None)
 
-    def _unchanged(
+    def _check_types(
         self, reader: pa.RecordBatchReader, wanted: Sequence[AdbcColumn]
     ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
         """The batches of ``reader`` with their marks, without the row that only says types to SQLite."""
@@ -328,7 +334,7 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
             if batch.num_rows:
                 yield batch.select([each.name for each in told]), marks
 
-    def _read(
+    def _read_batch(
         self, batch: pa.RecordBatch, wanted: Sequence[AdbcColumn], schema: pa.Schema, key: Sequence[str]
     ) -> pa.Table:
         arrays = []
@@ -336,31 +342,33 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
             try:
                 arrays.append(read_column(column, plan))
             except REFUSALS:
-                raise self._misfit(batch, column, plan, schema, key) from None
+                raise self._misfit_error(batch, column, plan, schema, key) from None
         return pa.table(arrays, schema=schema)
 
-    def _misfit(
+    def _misfit_error(
         self, batch: pa.RecordBatch, column: pa.Array, plan: AdbcColumn, schema: pa.Schema, key: Sequence[str]
     ) -> ConnectorError:
         at = refused_row(column, plan)
-        row = row_with(schema, [_shown(each, at) for each in batch.columns], key)
-        return self._error(
-            f"column {plan.field.name!r} of the row {row}: {_shown(column, at)!r:.60} does not fit"
+        row = row_with(schema, [_value_for_error(each, at) for each in batch.columns], key)
+        return self._table_error(
+            f"column {plan.field.name!r} of the row {row}: {_value_for_error(column, at)!r:.60} does not fit"
             f" {sql_type(plan.field.type)}. Correct the value in the source, or declare the column with a"
             " type that holds it.",
             permanent=True,
         )
 
-    def _planned(self, connection: dbapi.Connection) -> dict[str, AdbcColumn]:
+    def _plan_columns(self, connection: dbapi.Connection) -> dict[str, AdbcColumn]:
         if self._driver == SQLITE:
             return plan_sqlite(connection, self.table, self._relation)
-        plans = plan_columns(self._source(connection), self.table.schema, self.table.name, self._relation)
+        plans = plan_columns(
+            self._source_schema(connection), self.table.schema, self.table.name, self._relation
+        )
         return (
             {name: in_text_if_huge(plan) for name, plan in plans.items()} if self._driver == DUCKDB else plans
         )
 
-    def _source(self, connection: dbapi.Connection) -> pa.Schema:
-        with self._cursor(connection) as cursor:
+    def _source_schema(self, connection: dbapi.Connection) -> pa.Schema:
+        with self._open_cursor(connection) as cursor:
             cursor.execute(select_none(self._relation))
             return cursor.fetch_record_batch().schema
 
@@ -398,7 +406,7 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
         except ValueError as error:
             raise wrong(self.table, "table-name", str(error)) from None
 
-    def _error(self, message: str, *, permanent: bool = False) -> ConnectorError:
+    def _table_error(self, message: str, *, permanent: bool = False) -> ConnectorError:
         return ConnectorError(f"table {self.table.name}: {message}", permanent=permanent)
 
 
@@ -412,7 +420,7 @@ class _OpenAdbc:
     strange: set[str] = field(default_factory=set)
 
 
-def _casting(
+def _casting_if_text(
     server: AdbcServer, connection: dbapi.Connection, plans: Sequence[AdbcColumn]
 ) -> AbstractContextManager[None]:
     return server.casting(connection) if any(plan.as_text for plan in plans) else nullcontext()
@@ -438,17 +446,17 @@ class _Room:
 
 def _of_own_keys(rows: pa.Table, question: Question) -> pa.Table:
     """``rows`` without those of other keys: where 'a' equals 'A', two statements would give one row twice."""
-    own = set(_tuples(question.keys))
-    found = _tuples(rows.select(question.keys.column_names))
+    own = set(_rows_as_tuples(question.keys))
+    found = _rows_as_tuples(rows.select(question.keys.column_names))
     is_own = [key in own or any(value != value for value in key) for key in found]  # NaN equals NaN in SQL
     return rows.filter(pa.array(is_own, pa.bool_()))
 
 
-def _tuples(rows: pa.Table) -> Iterator[tuple[Any, ...]]:
+def _rows_as_tuples(rows: pa.Table) -> Iterator[tuple[Any, ...]]:
     return zip(*(column.to_pylist() for column in rows.columns), strict=True)
 
 
-def _shown(column: pa.Array, row: int) -> object:
+def _value_for_error(column: pa.Array, row: int) -> object:
     try:
         return column[row].as_py()
     except (ValueError, OverflowError):  # a day or moment that Python has not

@@ -62,17 +62,21 @@ def _path_in(module: str, table: str) -> str:
     try:
         package = importlib.import_module(module)
     except ImportError as error:
-        raise _unusable(table, f"the driver {module!r} is not installed on this machine", module) from error
+        raise _missing_module(
+            table, f"the driver {module!r} is not installed on this machine", module
+        ) from error
     # Both kinds are found: DuckDB names the function publicly, the drivers of Apache Arrow do not.
     find = getattr(package, "driver_path", None) or getattr(package, "_driver_path", None)
     if find is None:
-        raise _unusable(table, f"the module {module!r} is not an ADBC driver", module)
+        raise _missing_module(table, f"the module {module!r} is not an ADBC driver", module)
     try:
         return str(Path(find()))
     except ImportError:
-        raise _unusable(table, f"the driver {module!r} lacks its library on this machine", module) from None
+        raise _missing_module(
+            table, f"the driver {module!r} lacks its library on this machine", module
+        ) from None
 
 
-def _unusable(table: str, what: str, module: str) -> ConnectorError:
+def _missing_module(table: str, what: str, module: str) -> ConnectorError:
     package = _PACKAGES.get(module, module.replace("_", "-"))
     return ConnectorError(f"table {table}: {what}. Install it: pip install {package}.", permanent=True)

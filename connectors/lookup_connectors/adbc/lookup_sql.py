@@ -70,7 +70,7 @@ def relation(text: str, dialect: str) -> str:
     >>> relation('crm."Odd name"', "postgres")
     'crm."Odd name"'
     """
-    return _table(text, dialect).sql(dialect=dialect)
+    return _parse_table_name(text, dialect).sql(dialect=dialect)
 
 
 def schema_and_name(text: str, dialect: str) -> tuple[str, str]:
@@ -79,11 +79,11 @@ def schema_and_name(text: str, dialect: str) -> tuple[str, str]:
     >>> schema_and_name('crm."Odd name"', "postgres")
     ('crm', 'Odd name')
     """
-    table = _table(text, dialect)
+    table = _parse_table_name(text, dialect)
     return table.db, table.name
 
 
-def _table(text: str, dialect: str) -> exp.Table:
+def _parse_table_name(text: str, dialect: str) -> exp.Table:
     try:
         table = exp.to_table(text, dialect=dialect)
     except (SqlglotError, ValueError):
@@ -96,7 +96,7 @@ def _table(text: str, dialect: str) -> exp.Table:
 
 def select(source: str, plans: Sequence[AdbcColumn], dialect: str) -> str:
     """The statement that reads the columns of all rows."""
-    return f"SELECT {_selected(plans, dialect)} FROM {source}"  # noqa: S608  quoted
+    return f"SELECT {_select_list(plans, dialect)} FROM {source}"  # noqa: S608  quoted
 
 
 def select_none(source: str) -> str:
@@ -115,7 +115,7 @@ def column(plan: AdbcColumn, dialect: str, of: str = "") -> str:
     return f"CAST({named} AS {text_type})" if plan.as_text else named
 
 
-def _selected(plans: Sequence[AdbcColumn], dialect: str, of: str = "") -> str:
+def _select_list(plans: Sequence[AdbcColumn], dialect: str, of: str = "") -> str:
     return ", ".join(
         f"{column(plan, dialect, of)} AS {identifier(plan.field.name, dialect)}" for plan in plans
     )
@@ -165,26 +165,26 @@ class AdbcStatements:
             condition = f"{compared[0]} = ANY({bound[0]})"
         else:
             condition = f"({', '.join(compared)}) IN (SELECT * FROM unnest({', '.join(bound)}))"  # noqa: S608
-        yield Question(f"{self._read} WHERE {condition}", _as_lists(keys), keys)
+        yield Question(f"{self._select_rows} WHERE {condition}", _as_lists(keys), keys)
 
     def _by_lists(self, keys: pa.Table) -> Iterator[Question]:
         compared = ", ".join(_of_lists(plan, self.dialect) for plan in self.by)
         unnested = ", ".join(["unnest(?)"] * len(self.by))
         condition = f"({compared}) IN (SELECT {unnested})"
-        yield Question(f"{self._read} WHERE {condition}", _as_lists(keys), keys)
+        yield Question(f"{self._select_rows} WHERE {condition}", _as_lists(keys), keys)
 
     def _by_rows(self, keys: pa.Table) -> Iterator[Question]:
         """``CROSS JOIN`` fixes the order: SQLite searches for each key, and never reads the whole table."""
-        rows = f"SELECT 0, {self._found} FROM asked CROSS JOIN {self.source} AS found"  # noqa: S608
-        found = f"{rows} WHERE {' AND '.join(self._equalities('found'))}"
-        for part in _parts(keys):
-            asked = asked_keys(self._names, part.num_rows)
+        rows = f"SELECT 0, {self._found_columns} FROM asked CROSS JOIN {self.source} AS found"  # noqa: S608
+        found = f"{rows} WHERE {' AND '.join(self._key_equalities('found'))}"
+        for part in _split_by_parameters(keys):
+            asked = asked_keys(self._key_names, part.num_rows)
             yield Question(f"{asked} {self._types_first} UNION ALL {found}", _as_row(part), part)
 
     def _by_parameters(self, keys: pa.Table) -> Iterator[Question]:
         compared = [column(plan, self.dialect) for plan in self.by]
-        for part in _parts(keys):
-            place = _placeholders(self.dialect)
+        for part in _split_by_parameters(keys):
+            place = _number_placeholders(self.dialect)
             if len(self.by) == 1:
                 condition = f"{compared[0]} IN ({', '.join(place() for _ in range(part.num_rows))})"
             else:
@@ -192,7 +192,7 @@ class AdbcStatements:
                     " AND ".join(f"{each} = {place()}" for each in compared) for _ in range(part.num_rows)
                 )
                 condition = " OR ".join(f"({each})" for each in one_key)
-            yield Question(f"{self._read} WHERE {condition}", _as_row(part), part)
+            yield Question(f"{self._select_rows} WHERE {condition}", _as_row(part), part)
 
     # By order.
 
@@ -208,7 +208,7 @@ class AdbcStatements:
         if way == "rows":
             yield from self._ordered_rows(keys, order, plans)
             return
-        names = [*self._names, "value", "position"]
+        names = [*self._key_names, "value", "position"]
         if way == "lists" and order.until is None and _share_keys(keys, len(self.by)):
             yield self._by_asof_join(keys, order, plans)
             return
@@ -220,7 +220,7 @@ class AdbcStatements:
             asked = f"(SELECT {', '.join(f'unnest(?) AS {name}' for name in names)}) AS asked"
             compared = partial(_of_lists, dialect=self.dialect, of="found.")
         rows = found_rows(
-            self._found,
+            self._found_columns,
             f"{self.source} AS found",
             [f"{compared(plan)} = asked.{name}" for plan, name in zip(self.by, names, strict=False)],
             order,
@@ -234,7 +234,7 @@ class AdbcStatements:
         self, keys: pa.Table, order: OrderCondition, plans: Mapping[str, AdbcColumn]
     ) -> Question:
         """The nearest rows by DuckDB's own join, without the rows of other keys: it sorts all."""
-        names = self._names
+        names = self._key_names
         bound = ", ".join(f"unnest(?) AS {name}" for name in (*names, "value", "position"))
         own = ", ".join(_of_lists(plan, self.dialect) for plan in self.by)
         rows = f"SELECT * FROM {self.source} WHERE ({own}) IN (SELECT {', '.join(names)} FROM asked)"  # noqa: S608  quoted
@@ -243,7 +243,7 @@ class AdbcStatements:
         conditions.append(f"asked.value {order.operator} {of_found(plans[order.column])}")
         sql = (
             f"WITH asked AS MATERIALIZED (SELECT {bound})"  # noqa: S608  quoted
-            f" SELECT asked.position AS {MARK}, {self._found}"
+            f" SELECT asked.position AS {MARK}, {self._found_columns}"
             f" FROM asked ASOF JOIN ({rows}) AS found ON {' AND '.join(conditions)}"
         )
         return Question(sql, _as_lists(keys), keys)
@@ -252,37 +252,40 @@ class AdbcStatements:
         self, keys: pa.Table, order: OrderCondition, plans: Mapping[str, AdbcColumn]
     ) -> Iterator[Question]:
         rows = joined_rows(
-            self.source, self._equalities, order, lambda of, name: column(plans[name], self.dialect, f"{of}.")
+            self.source,
+            self._key_equalities,
+            order,
+            lambda of, name: column(plans[name], self.dialect, f"{of}."),
         )
-        names = [*self._names, "value", "position"]
+        names = [*self._key_names, "value", "position"]
         keys = keys.set_column(len(self.by), "value", as_stored(keys.column(len(self.by))))
-        selected = f"SELECT asked.position, {self._found} {rows}"
-        for part in _parts(keys):
+        selected = f"SELECT asked.position, {self._found_columns} {rows}"
+        for part in _split_by_parameters(keys):
             asked = asked_keys(names, part.num_rows, is_distinct=False)
             yield Question(f"{asked} {self._types_first} UNION ALL {selected}", _as_row(part), part)
 
     # Parts of statements.
 
     @property
-    def _read(self) -> str:
+    def _select_rows(self) -> str:
         return select(self.source, self.wanted, self.dialect)
 
     @property
-    def _found(self) -> str:
-        return _selected(self.wanted, self.dialect, "found.")
+    def _found_columns(self) -> str:
+        return _select_list(self.wanted, self.dialect, "found.")
 
     @property
     def _types_first(self) -> str:
         return _types_first(self.wanted, self.dialect)
 
     @property
-    def _names(self) -> list[str]:
+    def _key_names(self) -> list[str]:
         return [f"k{number}" for number in range(len(self.by))]
 
-    def _equalities(self, of: str) -> list[str]:
+    def _key_equalities(self, of: str) -> list[str]:
         return [
             equality(column(plan, self.dialect, f"{of}."), f"asked.{name}", plan.field.type)
-            for plan, name in zip(self.by, self._names, strict=True)
+            for plan, name in zip(self.by, self._key_names, strict=True)
         ]
 
 
@@ -296,16 +299,18 @@ def typing_row(source: str, plans: Sequence[AdbcColumn], dialect: str) -> str:
 
     Its driver guesses types from the first rows: where these hold NULL alone, it takes integers.
     """
-    selected = _selected(plans, dialect)
+    selected = _select_list(plans, dialect)
     return f"{_types_first(plans, dialect)} UNION ALL SELECT 0, {selected} FROM {source}"  # noqa: S608
 
 
 def _types_first(plans: Sequence[AdbcColumn], dialect: str) -> str:
-    values = ", ".join(f"{_example(plan)} AS {identifier(plan.field.name, dialect)}" for plan in plans)
+    values = ", ".join(
+        f"{_example_literal(plan)} AS {identifier(plan.field.name, dialect)}" for plan in plans
+    )
     return f"SELECT -1 AS {MARK}, {values}"
 
 
-def _example(plan: AdbcColumn) -> str:
+def _example_literal(plan: AdbcColumn) -> str:
     kind = plan.field.type
     if types.is_integer(kind) or types.is_boolean(kind):
         return "0"
@@ -342,12 +347,12 @@ def _share_keys(keys: pa.Table, by: int) -> bool:
     return bool(keys.num_rows > different * _MANY_VALUES)
 
 
-def _placeholders(dialect: str) -> Callable[[], str]:
+def _number_placeholders(dialect: str) -> Callable[[], str]:
     numbers = iter(range(1, _MOST_PARAMETERS + 1))
     return (lambda: f"${next(numbers)}") if dialect in _NUMBERED else (lambda: "?")
 
 
-def _parts(keys: pa.Table) -> Iterator[pa.Table]:
+def _split_by_parameters(keys: pa.Table) -> Iterator[pa.Table]:
     size = max(1, _MOST_PARAMETERS // keys.num_columns)
     return (keys.slice(start, size) for start in range(0, keys.num_rows, size))
 
@@ -355,7 +360,7 @@ def _parts(keys: pa.Table) -> Iterator[pa.Table]:
 def _as_lists(keys: pa.Table) -> pa.RecordBatch:
     """One row: of each key column the list of its values."""
     lists = [_one_list(key.combine_chunks()) for key in keys.columns]
-    return pa.RecordBatch.from_arrays(lists, names=_numbers(len(lists)))
+    return pa.RecordBatch.from_arrays(lists, names=_numbers_as_text(len(lists)))
 
 
 def _one_list(values: pa.Array | pa.ChunkedArray) -> pa.ListArray:
@@ -369,8 +374,8 @@ def _as_row(keys: pa.Table) -> pa.RecordBatch:
     kinds = keys.schema.types * keys.num_rows
     values = chain.from_iterable(zip(*columns, strict=True))
     arrays = [pa.array([value], kind) for value, kind in zip(values, kinds, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, names=_numbers(len(arrays)))
+    return pa.RecordBatch.from_arrays(arrays, names=_numbers_as_text(len(arrays)))
 
 
-def _numbers(count: int) -> list[str]:
+def _numbers_as_text(count: int) -> list[str]:
     return [str(number) for number in range(count)]

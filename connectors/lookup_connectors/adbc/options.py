@@ -140,7 +140,7 @@ def database_options(table: LookupTable, options: Mapping[str, Any]) -> dict[str
     if options["driver"] == SQLITE:
         return {**told, "uri": _read_only_uri(table, given["uri"])}
     if options["driver"] == DUCKDB:
-        return _duckdb(table, given.get("uri"), told)
+        return _duckdb_options(table, given.get("uri"), told)
     return {**told, **given}
 
 
@@ -167,7 +167,7 @@ def _read_only_uri(table: LookupTable, path: str) -> str:
     return f"{Path(path).absolute().as_uri()}?mode=ro"
 
 
-def _duckdb(table: LookupTable, path: str | None, told: dict[str, str]) -> dict[str, str]:
+def _duckdb_options(table: LookupTable, path: str | None, told: dict[str, str]) -> dict[str, str]:
     """Files are opened for reading, so that many workers can; SQL that is restricted reads no others."""
     if table.is_restricted:
         told = {**told, "enable_external_access": "false"}

@@ -119,15 +119,15 @@ def answer(reading: Reading, request: LookupRequest, *, together: bool) -> Steps
         part = keys[start : start + MOST_KEYS]
         if reading.kind == "hash":
             fields = [reading.fields[name] for name in request.columns if name in reading.fields]
-            values += yield from _hashes(part, fields, together=together)
+            values += yield from _get_hashes(part, fields, together=together)
         else:
-            values += yield from _strings(part, together=together)
+            values += yield from _get_strings(part, together=together)
     mistaken = reading.mistaken(request.keys)
     values = [None if at in mistaken else value for at, value in enumerate(values)]
     return _Rows(reading, request, keys, mistaken).outcomes(values)
 
 
-def _strings(keys: Sequence[str], *, together: bool) -> Steps[list[Any]]:
+def _get_strings(keys: Sequence[str], *, together: bool) -> Steps[list[Any]]:
     """The string at each key, None where there is nothing, and an error where there is no string."""
     if not together:
         return (yield [("GET", key) for key in keys])
@@ -136,7 +136,9 @@ def _strings(keys: Sequence[str], *, together: bool) -> Steps[list[Any]]:
     except NotPermitted:
         return (yield [("GET", key) for key in keys])
     # MGET says nothing of keys that hold something else.
-    others = yield from _existing([key for key, value in zip(keys, values, strict=True) if value is None])
+    others = yield from _keys_if_any_exists(
+        [key for key, value in zip(keys, values, strict=True) if value is None]
+    )
     if not others:
         return list(values)
     again = yield [("GET", key) for key in others]
@@ -144,7 +146,7 @@ def _strings(keys: Sequence[str], *, together: bool) -> Steps[list[Any]]:
     return [known.get(key) if value is None else value for key, value in zip(keys, values, strict=True)]
 
 
-def _hashes(keys: Sequence[str], fields: Sequence[str], *, together: bool) -> Steps[list[Any]]:
+def _get_hashes(keys: Sequence[str], fields: Sequence[str], *, together: bool) -> Steps[list[Any]]:
     """The ``fields`` of the hash at each key, None where there is nothing, and errors in their places."""
     values: list[Any] = [[]] * len(keys)
     if fields:
@@ -152,16 +154,16 @@ def _hashes(keys: Sequence[str], fields: Sequence[str], *, together: bool) -> St
     # A hash may have none of the fields.
     bare = [key for key, value in zip(keys, values, strict=True) if _is_bare(value)]
     if together and fields:
-        bare = yield from _existing(bare)
-    sizes = (yield from _sizes(bare)) if bare else []
+        bare = yield from _keys_if_any_exists(bare)
+    sizes = (yield from _hash_sizes(bare)) if bare else []
     known = dict(zip(bare, sizes, strict=True))
     return [
-        _hash(value, known.get(key, 0)) if _is_bare(value) else value
+        _hash_or_missing(value, known.get(key, 0)) if _is_bare(value) else value
         for key, value in zip(keys, values, strict=True)
     ]
 
 
-def _sizes(keys: list[str]) -> Steps[list[Any]]:
+def _hash_sizes(keys: list[str]) -> Steps[list[Any]]:
     """The number of fields of each key: 0 where there is nothing."""
     try:
         return (yield [("HLEN", key) for key in keys])
@@ -173,13 +175,13 @@ def _is_bare(value: Any) -> bool:
     return not isinstance(value, Exception) and all(each is None for each in value)
 
 
-def _hash(value: list[Any], size: Any) -> Any:
+def _hash_or_missing(value: list[Any], size: Any) -> Any:
     if isinstance(size, Exception):
         return size
     return value if size else None
 
 
-def _existing(keys: list[str]) -> Steps[list[str]]:
+def _keys_if_any_exists(keys: list[str]) -> Steps[list[str]]:
     """``keys``, or none where none of them exists, as is usual; all where EXISTS is not permitted."""
     if not keys:
         return []
@@ -214,16 +216,16 @@ class _Rows:
                     self._keys[position], f"is not a {what}: see 'value-type'."
                 )
             elif value is not None:
-                found += ((position, row) for row in self._rows(position, value))
+                found += ((position, row) for row in self._rows_of_value(position, value))
         try:
-            table = self._table(found)
+            table = self._build_table(found)
         except ConnectorError:
-            found = [each for each in found if self._fits(each)]
+            found = [each for each in found if self._row_fits(each)]
             found = [each for each in found if each[0] not in self._failures]
-            table = self._table(found)
+            table = self._build_table(found)
         return Outcomes(table, pa.array([position for position, _ in found], pa.int32()), self._failures)
 
-    def _rows(self, position: int, value: Any) -> Sequence[Any]:
+    def _rows_of_value(self, position: int, value: Any) -> Sequence[Any]:
         """The rows that ``value`` holds."""
         if self._reading.kind != "json":
             return [value]
@@ -256,15 +258,15 @@ class _Rows:
                 )
         return rows
 
-    def _fits(self, row: tuple[int, Any]) -> bool:
+    def _row_fits(self, row: tuple[int, Any]) -> bool:
         try:
-            self._table([row])
+            self._build_table([row])
         except ConnectorError as error:
             self._failures.setdefault(row[0], error)
             return False
         return True
 
-    def _table(self, found: Sequence[tuple[int, Any]]) -> pa.Table:
+    def _build_table(self, found: Sequence[tuple[int, Any]]) -> pa.Table:
         positions = pa.array([position for position, _ in found], pa.int64())
         rows = [row for _, row in found]
         asked = [name for name in self._request.columns if name in self._reading.fields]
@@ -277,11 +279,11 @@ class _Rows:
             if column.name not in self._reading.fields:
                 columns.append(self._request.keys.column(column.name).take(positions))
                 continue
-            values = self._values(rows, column.name, asked)
+            values = self._column_values(rows, column.name, asked)
             columns.append(
                 convert(
                     values,
-                    _reader(column.type, self._reading.kind),
+                    _value_reader(column.type, self._reading.kind),
                     column,
                     table=self._reading.table,
                     where=where,
@@ -289,17 +291,17 @@ class _Rows:
             )
         return pa.table(columns, schema=self._request.schema)
 
-    def _values(self, rows: Sequence[Any], column: str, asked: Sequence[str]) -> list[Any]:
+    def _column_values(self, rows: Sequence[Any], column: str, asked: Sequence[str]) -> list[Any]:
         if self._reading.kind == "json":
             member = self._reading.fields[column]
             return [row.get(member) for row in rows]
         if self._reading.kind == "hash":
             place = asked.index(column)
-            return [_decoded(row[place]) for row in rows]
-        return [_decoded(row) for row in rows]
+            return [_decode_text(row[place]) for row in rows]
+        return [_decode_text(row) for row in rows]
 
 
-def _decoded(value: bytes | None) -> str | bytes | None:
+def _decode_text(value: bytes | None) -> str | bytes | None:
     """Text where it is text; what is not is left to be refused, or taken for BINARY."""
     try:
         return None if value is None else value.decode()
@@ -307,20 +309,20 @@ def _decoded(value: bytes | None) -> str | bytes | None:
         return value
 
 
-def _reader(kind: pa.DataType, value_type: str) -> ToArrow:
+def _value_reader(kind: pa.DataType, value_type: str) -> ToArrow:
     """How values become a column of ``kind``."""
     if value_type == "json":
         return lambda values: from_json_values(values, kind)
     if types.is_binary(kind):
-        return lambda values: pa.array([_encoded(value) for value in values], kind)
-    return lambda values: (from_json if is_nested(kind) else from_texts)(_texts(values), kind)
+        return lambda values: pa.array([_encode_text(value) for value in values], kind)
+    return lambda values: (from_json if is_nested(kind) else from_texts)(_check_utf8(values), kind)
 
 
-def _encoded(value: str | bytes | None) -> bytes | None:
+def _encode_text(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
 
 
-def _texts(values: Sequence[Any]) -> Sequence[str | None]:
+def _check_utf8(values: Sequence[Any]) -> Sequence[str | None]:
     if any(isinstance(value, bytes) for value in values):
         raise TypeError("not UTF-8")  # pyarrow would take them for text
     return values
@@ -348,40 +350,44 @@ class _RedisPlanning:
         for key, text in self._table.options.items():
             is_ours = key != "key" and any(option.is_named(key) for option in READING)
             if is_ours and has_reference(text):
-                self._wrong(f"{key!r} may not be a reference")
-        template = self._template()
+                self._add_problem(f"{key!r} may not be a reference")
+        template = self._read_template()
         kind = self._table.options.get("value-type", "hash").strip().lower()
-        fields = self._fields(template)
+        fields = self._read_fields(template)
         self._check_columns(kind, fields)
         if self._problems:
             raise OptionError(self._problems)
         return Reading(self._table.name, template, kind, fields)
 
-    def _wrong(self, what: str, tip: str = "") -> None:
+    def _add_problem(self, what: str, tip: str = "") -> None:
         self._problems.append(Problem(f"table {self._table.name}: {what}.", tip=tip))
 
-    def _template(self) -> Template:
+    def _read_template(self) -> Template:
         text = self._table.options.get("key", "")
         try:
             template = parse_template(text, self._names)
         except TemplateError as error:
-            self._wrong(f"'key': {error}", error.tip)
+            self._add_problem(f"'key': {error}", error.tip)
             return Template(())
         if not template.columns:
-            self._wrong("'key' names no column, so every key would be the same", "Write {column} in it.")
+            self._add_problem(
+                "'key' names no column, so every key would be the same", "Write {column} in it."
+            )
         for first, second in zip(template.parts, template.parts[1:], strict=False):
             if isinstance(first, Hole) and isinstance(second, Hole):
                 both = f"{{{first.column}}}{{{second.column}}}"
-                self._wrong(
+                self._add_problem(
                     f"'key': something must stand between the columns of {both}: 1 and 23 is 12 and 3"
                 )
         for name in template.columns:
             kind = self._table.schema.field(name).type
             if not _has_one_spelling(kind):
-                self._wrong(f"column {name!r} cannot stand in a key: {sql_type(kind)} has no one spelling")
+                self._add_problem(
+                    f"column {name!r} cannot stand in a key: {sql_type(kind)} has no one spelling"
+                )
         return template
 
-    def _fields(self, template: Template) -> dict[str, str]:
+    def _read_fields(self, template: Template) -> dict[str, str]:
         fields = {name: name for name in self._names if name not in template.columns}
         by_lower = {name.lower(): name for name in fields}
         for key, text in self._table.options.items():
@@ -390,7 +396,7 @@ class _RedisPlanning:
             name = key[len("field.") :]
             column = by_lower.get(name.lower())
             if column is None:
-                self._wrong(
+                self._add_problem(
                     f"{key!r}: no column {name!r} is read from the value", nearest(name, tuple(fields))
                 )
             else:
@@ -400,14 +406,14 @@ class _RedisPlanning:
     def _check_columns(self, kind: str, fields: Mapping[str, str]) -> None:
         if kind == "string" and len(fields) > 1:
             listed = ", ".join(fields)
-            self._wrong(f"a string is one column, and {listed} are {len(fields)}", "See 'value-type'.")
+            self._add_problem(f"a string is one column, and {listed} are {len(fields)}", "See 'value-type'.")
         if kind == "string" and any(key.startswith("field.") for key in self._table.options):
-            self._wrong("a string has no fields: 'field.<column>' is for hash and json")
+            self._add_problem("a string has no fields: 'field.<column>' is for hash and json")
         readable: Callable[[pa.DataType], bool] = readable_as_json if kind == "json" else _readable_as_text
         for name in fields:
             column = self._table.schema.field(name).type
             if not readable(column):
-                self._wrong(f"column {name!r}: no value can be read as {sql_type(column)}")
+                self._add_problem(f"column {name!r}: no value can be read as {sql_type(column)}")
 
 
 def _has_one_spelling(kind: pa.DataType) -> bool:

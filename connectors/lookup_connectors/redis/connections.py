@@ -132,12 +132,14 @@ class RedisEndpoint:
         where = _from_url(table.name, options["url"]) if options["url"] else _from_parts(options)
         is_tls = where.pop("ssl", False)
         if not is_tls and any(options[key] for key in ("tls-ca", "tls-cert")):
-            raise _refused(table.name, "'tls-ca' and 'tls-cert' need TLS: rediss:// or 'tls' = 'true'")
+            raise _permanent_error(
+                table.name, "'tls-ca' and 'tls-cert' need TLS: rediss:// or 'tls' = 'true'"
+            )
         if options["cluster"] and where.get("db"):
-            raise _refused(table.name, "Redis Cluster supports database 0 only")
+            raise _permanent_error(table.name, "Redis Cluster supports database 0 only")
         settings = {
             **where,
-            **(_tls(options) if is_tls else {}),
+            **(_tls_arguments(options) if is_tls else {}),
             "socket_timeout": options["request-timeout"],
             "socket_connect_timeout": options["connect-timeout"],
             "protocol": 2,
@@ -220,20 +222,22 @@ class RedisEndpoint:
 
     def explained(self, error: Exception) -> ConnectorError:
         """What ``error`` means, and whether it may pass."""
-        certificate = _cause(error, ssl.SSLCertVerificationError)
+        certificate = _find_cause(error, ssl.SSLCertVerificationError)
         if certificate is not None:
             text = f"the certificate of {self.place} is not trusted: {certificate.verify_message}"
-            return _refused(self.table, f"{text}. Check 'tls-ca'")
+            return _permanent_error(self.table, f"{text}. Check 'tls-ca'")
         code = code_of(error)
         said = str(error) or type(error).__name__
         if isinstance(error, errors.TimeoutError):
-            return self._failure(f"no answer in time: {said}. See 'connect-timeout' and 'request-timeout'.")
+            return self._redis_error(
+                f"no answer in time: {said}. See 'connect-timeout' and 'request-timeout'."
+            )
         is_refused = isinstance(error, errors.AuthenticationError | errors.AuthorizationError)
         is_reply = isinstance(error, errors.ResponseError)
         permanent = is_refused or (is_reply and code not in _MAY_PASS)
-        return self._failure(f"{said}. {_TIPS.get(code, '')}".rstrip(), permanent=permanent)
+        return self._redis_error(f"{said}. {_TIPS.get(code, '')}".rstrip(), permanent=permanent)
 
-    def _failure(self, text: str, *, permanent: bool = False) -> ConnectorError:
+    def _redis_error(self, text: str, *, permanent: bool = False) -> ConnectorError:
         message = f"table {self.table}: Redis at {self.place}: {text}".replace("..", ".")
         return ConnectorError(message, permanent=permanent)
 
@@ -278,7 +282,7 @@ def _check_plain_host(table: LookupTable) -> None:
 
 def _from_url(table: str, url: str) -> dict[str, Any]:
     """What ``url`` says, as arguments of redis-py; nothing of it is passed over."""
-    wrong = partial(_refused, table)
+    wrong = partial(_permanent_error, table)
     try:
         parts = split_url(url)
         host, port = parts.hostname, parts.port
@@ -319,7 +323,7 @@ def _from_parts(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, "username": options["username"], "password": options["password"]}
 
 
-def _tls(options: Mapping[str, Any]) -> dict[str, Any]:
+def _tls_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "ssl": True,
         "ssl_ca_certs": options["tls-ca"],
@@ -330,7 +334,7 @@ def _tls(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _refused(table: str, text: str) -> ConnectorError:
+def _permanent_error(table: str, text: str) -> ConnectorError:
     return ConnectorError(f"table {table}: {text}.".replace("..", "."), permanent=True)
 
 
@@ -352,7 +356,7 @@ def code_of(error: BaseException | None) -> str:
     return str(error).partition(" ")[0]
 
 
-def _cause(error: BaseException | None, kind: type[_E]) -> _E | None:
+def _find_cause(error: BaseException | None, kind: type[_E]) -> _E | None:
     while error is not None and not isinstance(error, kind):
         error = error.__cause__ or error.__context__
     return error

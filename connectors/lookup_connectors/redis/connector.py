@@ -153,7 +153,7 @@ class RedisConnector(AsyncLookup, SyncLookup, ReportsHealth):
 class _OpenRedis:
     def __init__(self, table: LookupTable) -> None:
         self.server = RedisEndpoint.of(table)
-        self.reading = _reading(table)
+        self.reading = _resolve_reading(table)
         self._client = self.server.client()
 
     def connect(self) -> None:
@@ -187,7 +187,7 @@ class _OpenRedis:
 class _OpenAsyncRedis:
     def __init__(self, table: LookupTable) -> None:
         self.server = RedisEndpoint.of(table)
-        self.reading = _reading(table)
+        self.reading = _resolve_reading(table)
         self._client = self.server.async_client()
         # Where all connections are taken redis-py fails; here a lookup waits for one.
         self._slots = asyncio.Semaphore(self.server.pool_size)
@@ -225,5 +225,5 @@ def _pipeline_of(client: Any, commands: Commands) -> Any:
     return pipeline
 
 
-def _reading(table: LookupTable) -> Reading:
+def _resolve_reading(table: LookupTable) -> Reading:
     return reading_of(table).resolved(lambda text: table.resolve(text, option="key", known=set()))

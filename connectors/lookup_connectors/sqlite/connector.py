@@ -161,7 +161,7 @@ class SqliteConnector(
         self.close()
         options = self.table.read(self.OPTIONS)[0]
         self._busy_timeout = options["busy-timeout"]
-        connection = self._connected(options)
+        connection = self._open_file(options)
         try:
             self._checked_version = self._schema_version(connection)
             self._check_columns(self._stored_columns(connection))
@@ -186,12 +186,15 @@ class SqliteConnector(
             schema = pa.schema([column for column in self.table.schema if column.name in read])
             keys = keys.append_column("position", [pa.array(range(keys.num_rows), pa.int64())])
         rows: list[tuple[Any, ...]] = []
-        with self._failures_explained(), _deadline(self._connection, request.timeout, self._busy_timeout):
+        with (
+            self._failures_explained(),
+            _interrupt_after(self._connection, request.timeout, self._busy_timeout),
+        ):
             for part in parts(keys):
                 query = (
-                    lookup_query(self._source, request.columns, part)
+                    lookup_query(self._source_table, request.columns, part)
                     if order is None
-                    else ordered_query(self._source, schema.names, part, order)
+                    else ordered_query(self._source_table, schema.names, part, order)
                 )
                 rows += self._connection.execute(query, bound_keys(part)).fetchall()
             version = self._schema_version(self._connection)
@@ -199,22 +202,22 @@ class SqliteConnector(
             self._check_columns(self._stored_columns(self._connection))
             self._checked_version = version
         if order is None:
-            return self._table(rows, request.schema, request.key_columns)
-        found = self._table([row[1:] for row in rows], schema, request.key_columns)
+            return self._rows_to_arrow(rows, request.schema, request.key_columns)
+        found = self._rows_to_arrow([row[1:] for row in rows], schema, request.key_columns)
         return PlacedRows(found.select(request.columns), pa.array([row[0] for row in rows], pa.int64()))
 
     # The whole table.
 
     def partitions(self, wanted: int) -> Sequence[str]:
         """Conditions on the row's number; one for a view, a table WITHOUT ROWID, and a small one."""
-        with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
+        with closing(self._open_file(self.table.read(self.OPTIONS)[0])) as connection:
             numbers = self._row_numbers(connection)
         return ranges(numbers.column, numbers.first, numbers.last, wanted) if numbers else ("",)
 
     def scan_filtered(
         self, schema: pa.Schema, partition: str, filters: Sequence[Filter]
     ) -> Iterator[pa.RecordBatch]:
-        with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
+        with closing(self._open_file(self.table.read(self.OPTIONS)[0])) as connection:
             stored = self._stored_columns(connection)
             self._check_columns(stored)
             declared = {name.lower(): kind for name, kind, _ in stored}
@@ -222,17 +225,17 @@ class SqliteConnector(
             if len(bound_of(usable)) > MAX_VARIABLES:
                 usable = []
             rows_of = where_of(partition, usable)
-            query = f"SELECT {listed(schema.names)} FROM {quoted(self._source)}{rows_of}"  # noqa: S608  quoted
+            query = f"SELECT {listed(schema.names)} FROM {quoted(self._source_table)}{rows_of}"  # noqa: S608  quoted
             with self._failures_explained():
                 cursor = connection.execute(query, bound_of(usable))
                 while rows := cursor.fetchmany(_BATCH_ROWS):
-                    yield from self._table(rows, schema, self.table.primary_key).to_batches()
+                    yield from self._rows_to_arrow(rows, schema, self.table.primary_key).to_batches()
 
     def statistics(self) -> TableSize:
         """What ANALYZE found; else the row numbers, of which there are no fewer than rows."""
-        with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
+        with closing(self._open_file(self.table.read(self.OPTIONS)[0])) as connection:
             try:
-                told = connection.execute(ANALYSED, (self._source,)).fetchall()
+                told = connection.execute(ANALYSED, (self._source_table,)).fetchall()
             except sqlite3.OperationalError:  # no statistics in this file
                 told = []
             numbers = None if told else self._row_numbers(connection)
@@ -246,27 +249,34 @@ class SqliteConnector(
         """The rows in which the column is greater; those of moments are compared here, by their value."""
         column = self.table.schema.field(request.column)
         options = self.table.read(self.OPTIONS)[0]
-        with closing(self._connected(options)) as connection:
+        with closing(self._open_file(options)) as connection:
             self._check_columns(self._stored_columns(connection))
-            with self._failures_explained(), _deadline(connection, request.timeout, options["busy-timeout"]):
-                query = latest_query(quoted(self._source), quoted(column.name), column.type)
+            with (
+                self._failures_explained(),
+                _interrupt_after(connection, request.timeout, options["busy-timeout"]),
+            ):
+                query = latest_query(quoted(self._source_table), quoted(column.name), column.type)
                 only = pa.schema([column])
-                latest = pc.max(self._table(connection.execute(query).fetchall(), only, ()).column(0))
-                keys = None if request.since is None else self._changed(connection, request, request.since)
+                latest = pc.max(self._rows_to_arrow(connection.execute(query).fetchall(), only, ()).column(0))
+                keys = (
+                    None
+                    if request.since is None
+                    else self._read_changed_keys(connection, request, request.since)
+                )
         return Changes(latest, keys)
 
     def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
         """The columns, from their declared types, and the primary key or a unique index."""
-        with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
+        with closing(self._open_file(self.table.read(self.OPTIONS)[0])) as connection:
             stored = self._stored_columns(connection)
             key = [name for _, name in sorted((place, name) for name, _, place in stored if place)]
             if not key:
-                key = [name for (name,) in connection.execute(_UNIQUE_INDEX, {"table": self._source})]
+                key = [name for (name,) in connection.execute(_UNIQUE_INDEX, {"table": self._source_table})]
         schema = pa.schema([(name, self._reported_type(name, declared)) for name, declared, _ in stored])
         return schema, tuple(key)
 
     def tables(self) -> Sequence[str]:
-        connection = self._connected(self.table.read(self.OPTIONS)[0])
+        connection = self._open_file(self.table.read(self.OPTIONS)[0])
         with closing(connection), self._failures_explained():
             return [name for (name,) in connection.execute(_TABLES)]
 
@@ -280,10 +290,10 @@ class SqliteConnector(
     def health(self, request: HealthRequest) -> Iterator[HealthCheck]:
         """File, table, columns, and an index that begins with a column of each key."""
         options = self.table.read(self.OPTIONS)[0]
-        with closing(self._connected(options)) as connection:
+        with closing(self._open_file(options)) as connection:
             yield HealthCheck("file", "ok", options["path"])
             stored = self._stored_columns(connection)
-            yield HealthCheck("table", "ok", self._source)
+            yield HealthCheck("table", "ok", self._source_table)
             self._check_columns(stored)
             yield HealthCheck("columns", "ok", f"{len(self.table.schema)} as declared")
             for by in request.keys:
@@ -291,16 +301,16 @@ class SqliteConnector(
 
     # Inside.
 
-    def _changed(
+    def _read_changed_keys(
         self, connection: sqlite3.Connection, request: ChangesRequest, since: pa.Scalar
     ) -> pa.Table | None:
         wanted = pa.schema([self.table.schema.field(request.column), *request.schema])
         condition, bound = changed_since(quoted(request.column), since)
-        query = f"SELECT {listed(wanted.names)} FROM {quoted(self._source)} WHERE {condition}"  # noqa: S608  quoted
+        query = f"SELECT {listed(wanted.names)} FROM {quoted(self._source_table)} WHERE {condition}"  # noqa: S608  quoted
         cursor = connection.execute(query, (bound,))
         found = [wanted.empty_table()]
         while rows := cursor.fetchmany(_BATCH_ROWS):
-            table = self._table(rows, wanted, self.table.primary_key)
+            table = self._rows_to_arrow(rows, wanted, self.table.primary_key)
             found.append(table.filter(pc.greater(table.column(0), since)))
             if sum(each.num_rows for each in found) > request.most:
                 return None
@@ -309,7 +319,7 @@ class SqliteConnector(
     def _index_check(self, connection: sqlite3.Connection, by: Sequence[str]) -> HealthCheck:
         """Whether SQLite searches by an index of the table; its own plan says so."""
         keys = pa.table([pa.nulls(1, self.table.schema.field(name).type) for name in by], names=list(by))
-        query = lookup_query(self._source, by, keys)
+        query = lookup_query(self._source_table, by, keys)
         plan = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", bound_keys(keys))]
         names = ", ".join(by)
         searched = next((step for step in plan if "SEARCH found" in step and "AUTOMATIC" not in step), None)
@@ -319,18 +329,18 @@ class SqliteConnector(
         if rows is not None and rows.last - rows.first < _FEW_ROWS:
             return HealthCheck("index", "ok", f"none on {names}; so few rows need none")
         what = f"no index begins with {names}: each request reads the whole table"
-        cure = f"CREATE INDEX by_key ON {quoted(self._source)} ({', '.join(map(quoted, by))})."
+        cure = f"CREATE INDEX by_key ON {quoted(self._source_table)} ({', '.join(map(quoted, by))})."
         return HealthCheck("index", "warn", what, cure)
 
     def _row_numbers(self, connection: sqlite3.Connection) -> _RowNumbers | None:
         """Those of the first and the last row; None for views, tables WITHOUT ROWID and empty ones."""
         names = {name.lower() for name, _, _ in self._stored_columns(connection)}
         column = next((name for name in _ROW_NUMBERS if name not in names), None)
-        is_table = connection.execute(_IS_TABLE, (self._source,)).fetchone()
+        is_table = connection.execute(_IS_TABLE, (self._source_table,)).fetchone()
         if column is None or is_table is None:
             return None
         # Each by itself is one step in the table's tree; both in one SELECT read all of it.
-        ends = (f"(SELECT {end}({column}) FROM {quoted(self._source)})" for end in ("min", "max"))  # noqa: S608
+        ends = (f"(SELECT {end}({column}) FROM {quoted(self._source_table)})" for end in ("min", "max"))  # noqa: S608
         try:
             first, last = connection.execute(f"SELECT {', '.join(ends)}").fetchone()
         except sqlite3.OperationalError:  # WITHOUT ROWID
@@ -338,12 +348,12 @@ class SqliteConnector(
         return None if first is None else _RowNumbers(column, first, last)
 
     @property
-    def _source(self) -> str:
+    def _source_table(self) -> str:
         return self.table.options.get("table-name", self.table.name)
 
-    def _connected(self, options: dict[str, Any]) -> sqlite3.Connection:
+    def _open_file(self, options: dict[str, Any]) -> sqlite3.Connection:
         if (text := _url_in(options["path"])) is not None:
-            raise self._error(text, permanent=True)
+            raise self._table_error(text, permanent=True)
         path = Path(options["path"]).absolute()
         check_file_exists(self.table, path)
         with self._failures_explained():
@@ -363,12 +373,14 @@ class SqliteConnector(
     def _stored_columns(self, connection: sqlite3.Connection) -> list[tuple[str, str, int]]:
         with self._failures_explained():
             columns = connection.execute(
-                "SELECT name, type, pk FROM pragma_table_xinfo(?)", [self._source]
+                "SELECT name, type, pk FROM pragma_table_xinfo(?)", [self._source_table]
             ).fetchall()
             if not columns:
                 known = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
-                tip = nearest(self._source, [name for (name,) in known])
-                raise self._error(f"the file has no table or view {self._source!r}. {tip}", permanent=True)
+                tip = nearest(self._source_table, [name for (name,) in known])
+                raise self._table_error(
+                    f"the file has no table or view {self._source_table!r}. {tip}", permanent=True
+                )
         return columns
 
     def _check_columns(self, stored: list[tuple[str, str, int]]) -> None:
@@ -376,22 +388,24 @@ class SqliteConnector(
         for column in self.table.schema:
             if column.name.lower() not in declared:
                 tip = nearest(column.name, [name for name, _, _ in stored])
-                raise self._error(f"{self._source!r} has no column {column.name!r}. {tip}", permanent=True)
+                raise self._table_error(
+                    f"{self._source_table!r} has no column {column.name!r}. {tip}", permanent=True
+                )
             problem = never_fits(declared[column.name.lower()], column.type)
             if problem:
-                raise self._error(f"column {column.name!r}: {problem}", permanent=True)
+                raise self._table_error(f"column {column.name!r}: {problem}", permanent=True)
 
     def _reported_type(self, column: str, declared: str) -> pa.DataType:
         kind = arrow_type(declared)
         if kind is None:
-            raise self._error(
+            raise self._table_error(
                 f"the declared type {declared!r} of column {column!r} does not say what it holds. "
                 "Give a column list.",
                 permanent=True,
             )
         return kind
 
-    def _table(self, rows: list[tuple[Any, ...]], schema: pa.Schema, key: Sequence[str]) -> pa.Table:
+    def _rows_to_arrow(self, rows: list[tuple[Any, ...]], schema: pa.Schema, key: Sequence[str]) -> pa.Table:
         values = zip(*rows, strict=True) if rows else [()] * len(schema)
         columns = [
             convert(
@@ -410,23 +424,27 @@ class SqliteConnector(
         try:
             yield
         except sqlite3.Error as error:
-            raise self._explained(error) from error
+            raise self._explain_error(error) from error
 
-    def _explained(self, error: sqlite3.Error) -> ConnectorError:
+    def _explain_error(self, error: sqlite3.Error) -> ConnectorError:
         text = str(error)
         if text == "interrupted":
             return LookupTimeout(f"table {self.table.name}: SQLite had no answer in the time given.")
         if "locked" in text or "busy" in text:
-            return self._error(f"{text}. A writer holds the file; 'busy-timeout' says how long to wait.")
+            return self._table_error(
+                f"{text}. A writer holds the file; 'busy-timeout' says how long to wait."
+            )
         # All else is a file that is damaged, no database, unreadable, or of another shape by now.
-        return self._error(f"SQLite says: {text}.", permanent=True)
+        return self._table_error(f"SQLite says: {text}.", permanent=True)
 
-    def _error(self, message: str, *, permanent: bool = False) -> ConnectorError:
+    def _table_error(self, message: str, *, permanent: bool = False) -> ConnectorError:
         return ConnectorError(f"table {self.table.name}: {message}", permanent=permanent)
 
 
 @contextmanager
-def _deadline(connection: sqlite3.Connection, seconds: float | None, busy_timeout: float) -> Iterator[None]:
+def _interrupt_after(
+    connection: sqlite3.Connection, seconds: float | None, busy_timeout: float
+) -> Iterator[None]:
     """Interrupt what runs on ``connection`` after ``seconds``; waiting for a lock counts."""
     if seconds is None:
         yield

@@ -49,9 +49,9 @@ def lookup_query(source: str, columns: Sequence[str], keys: pa.Table) -> str:
     to read the whole table, index or not. Without an index it builds one for the statement. The bound
     values have no affinity, so the column's own is applied to them, as in a comparison with a literal.
     """
-    asked = asked_keys(_names(keys.num_columns), keys.num_rows)
+    asked = asked_keys(_key_names(keys.num_columns), keys.num_rows)
     wanted = ", ".join(f"found.{quoted(name)}" for name in columns)
-    conditions = " AND ".join(_equalities(keys.schema))
+    conditions = " AND ".join(_key_equalities(keys.schema))
     return f"{asked} SELECT {wanted} FROM asked CROSS JOIN {quoted(source)} AS found WHERE {conditions}"  # noqa: S608  quoted
 
 
@@ -60,21 +60,21 @@ def ordered_query(source: str, columns: Sequence[str], keys: pa.Table, order: Or
 
     The last two columns of ``keys`` are the values and the positions.
     """
-    names = [*_names(keys.num_columns - 2), "value", "position"]
+    names = [*_key_names(keys.num_columns - 2), "value", "position"]
     asked = asked_keys(names, keys.num_rows, is_distinct=False)
     wanted = ", ".join(f"found.{quoted(name)}" for name in columns)
     by = pa.schema([*keys.schema][:-2])
     rows = joined_rows(
-        quoted(source), lambda of: _equalities(by, of), order, lambda of, name: f"{of}.{quoted(name)}"
+        quoted(source), lambda of: _key_equalities(by, of), order, lambda of, name: f"{of}.{quoted(name)}"
     )
     return f"{asked} SELECT asked.position, {wanted} {rows}"
 
 
-def _names(count: int) -> list[str]:
+def _key_names(count: int) -> list[str]:
     return [f"k{number}" for number in range(count)]
 
 
-def _equalities(keys: pa.Schema, of: str = "found") -> list[str]:
+def _key_equalities(keys: pa.Schema, of: str = "found") -> list[str]:
     return [
         equality(f"{of}.{quoted(field.name)}", f"asked.k{number}", field.type)
         for number, field in enumerate(keys)
@@ -121,11 +121,11 @@ def where_of(partition: str, filters: Sequence[Filter]) -> str:
     >>> where_of(" WHERE rowid < 5", [Filter("a", "IN", (1, 2))])
     ' WHERE rowid < 5 AND "a" IN (?, ?)'
     """
-    conditions = [*filter(None, [partition.removeprefix(" WHERE ")]), *_conditions(filters)]
+    conditions = [*filter(None, [partition.removeprefix(" WHERE ")]), *_filter_conditions(filters)]
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
-def _conditions(filters: Sequence[Filter]) -> Iterator[str]:
+def _filter_conditions(filters: Sequence[Filter]) -> Iterator[str]:
     for each in filters:
         marks = ", ".join("?" * len(each.values))
         values = f" ({marks})" if each.op == "IN" else f" {marks}".rstrip()
@@ -134,10 +134,10 @@ def _conditions(filters: Sequence[Filter]) -> Iterator[str]:
 
 def bound_of(filters: Sequence[Filter]) -> list[object]:
     """The values of ``filters`` as SQLite keeps them."""
-    return [_kept(value) for each in filters for value in each.values]
+    return [_value_to_bind(value) for each in filters for value in each.values]
 
 
-def _kept(value: FilterValue) -> object:
+def _value_to_bind(value: FilterValue) -> object:
     return str(value) if isinstance(value, date) else value
 
 
@@ -151,7 +151,7 @@ def latest_query(source: str, column: str, kind: pa.DataType) -> str:
     """The query for values of ``column`` among which its greatest one is; names are quoted."""
     if not types.is_timestamp(kind):
         return f"SELECT max({column}) FROM {source}"  # noqa: S608  quoted
-    seconds = _seconds(column)
+    seconds = _sql_of_seconds(column)
     last = f"(SELECT max({seconds}) FROM {source})"  # noqa: S608  quoted
     is_last = f"({seconds} IS NULL OR {seconds} = {last})"
     return f"SELECT DISTINCT {column} FROM {source} WHERE {column} IS NOT NULL AND {is_last}"  # noqa: S608  quoted
@@ -160,13 +160,13 @@ def latest_query(source: str, column: str, kind: pa.DataType) -> str:
 def changed_since(column: str, since: pa.Scalar) -> tuple[str, object]:
     """A condition that all rows meet where ``column`` is greater than ``since``, and what to bind in it."""
     if types.is_timestamp(since.type):
-        seconds = _seconds(column)
+        seconds = _sql_of_seconds(column)
         condition = f"{column} IS NOT NULL AND ({seconds} IS NULL OR {seconds} >= ?)"
         return condition, since.value // 10**6 - 1  # SQLite rounds to milliseconds
     bound = since.as_py()
     return f"{column} > ?", str(bound) if types.is_date(since.type) else bound
 
 
-def _seconds(column: str) -> str:
+def _sql_of_seconds(column: str) -> str:
     of_text = f"CAST(strftime('%s', {column}) AS INTEGER)"
     return f"CASE typeof({column}) WHEN 'integer' THEN {column} WHEN 'text' THEN {of_text} END"

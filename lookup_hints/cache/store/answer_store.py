@@ -56,7 +56,7 @@ _SHARE = 1 / 8
 Placed = tuple[pa.Table, Positions]
 
 
-def _placed(found: Sequence[Placed]) -> tuple[tuple[pa.Table, pa.Array], ...]:
+def _with_positions(found: Sequence[Placed]) -> tuple[tuple[pa.Table, pa.Array], ...]:
     return tuple((rows, pa.array(at, pa.int32())) for rows, at in found)
 
 
@@ -107,7 +107,7 @@ class Store:
         Raises:
             OSError: the folder is not there any more.
         """
-        self._look()
+        self._refresh_segments()
         now, compared = self._clock(), comparable(keys)
         hashes = hashes_of(compared)
         to_compare = None if hash_is_exact(keys.schema) else compared
@@ -124,7 +124,7 @@ class Store:
             if len(matches.asked):
                 is_open[matches.asked] = False
                 asked = asked[is_open[asked]]
-                positions, entries = self._allowed(segment, matches)
+                positions, entries = self._drop_invalidated(segment, matches)
                 valid: Chosen = np.ones(len(entries), np.bool_)
                 if not self._ages.allow_all(segment, now):
                     valid = self._ages.valid(segment.content, entries, now)
@@ -146,7 +146,9 @@ class Store:
                     if chosen.any():
                         rows.append(segment.rows_of(positions[chosen], entries[chosen], columns))
         nowhere = pa.array(np.sort(np.concatenate(missing)), pa.int32())
-        return ProbeResult(_placed(found), nowhere, _placed(refreshing), _placed(fallback))
+        return ProbeResult(
+            _with_positions(found), nowhere, _with_positions(refreshing), _with_positions(fallback)
+        )
 
     def _add_past(
         self,
@@ -161,7 +163,7 @@ class Store:
         if len(old):
             valid[old] = past.holds(content, entries[old], positions[old])
 
-    def _allowed(self, segment: Segment, matches: Matches) -> tuple[Positions, Positions]:
+    def _drop_invalidated(self, segment: Segment, matches: Matches) -> tuple[Positions, Positions]:
         """Keys that a segment has, and their entries, but for what was invalidated."""
         is_same, entries = matches.is_same, matches.entries
         if self._invalidations is not None:
@@ -169,7 +171,7 @@ class Store:
             is_same = is_same & self._invalidations.allow(content.hashes[entries], content.loaded[entries])
         return (matches.asked, entries) if is_same.all() else (matches.asked[is_same], entries[is_same])
 
-    def _look(self) -> None:
+    def _refresh_segments(self) -> None:
         """Map what is new, and let go of what is gone."""
         if self._invalidations is not None:
             self._invalidations.look(self._clock())
@@ -177,12 +179,12 @@ class Store:
         there = self._folder.filed()
         self._unreadable &= set(there)
         for filed in there:
-            segment = self._segments.get(filed) or self._opened(filed)
+            segment = self._segments.get(filed) or self._open_segment(filed)
             if segment is not None:
                 segments[filed] = segment
         self._segments = segments
 
-    def _opened(self, filed: Filed) -> Segment | None:
+    def _open_segment(self, filed: Filed) -> Segment | None:
         if filed in self._unreadable or not has_room_for(filed.nbytes):
             return None
         path = self._folder.path
@@ -202,10 +204,10 @@ class Store:
         if learned:
             content = content_of(learned)
             if len(content):
-                self._add(content)
+                self._add_segment(content)
         self.tidy()
 
-    def _add(self, content: Content, instead_of: Sequence[Filed] = ()) -> None:
+    def _add_segment(self, content: Content, instead_of: Sequence[Filed] = ()) -> None:
         evicted = self._folder.add(Encoded(content), content.held, content.used.tobytes(), instead_of)
         self.evicted["size"] += sum(each.rows for each in evicted or ())
 
@@ -215,10 +217,10 @@ class Store:
             if not is_alone:
                 return
             self._folder.sweep()
-            self._look()
+            self._refresh_segments()
             self._drop_expired()
             self._give_a_second_chance()
-            self._merge()
+            self._merge_segments()
 
     def _drop_expired(self) -> None:
         now, longest = self._clock(), self._ages.longest
@@ -228,40 +230,40 @@ class Store:
             self._folder.remove(gone)
             self.evicted["expired"] += sum(each.rows for each in old)
             self._unreadable.clear()
-            self._look()
+            self._refresh_segments()
 
     def _give_a_second_chance(self) -> None:
         """Where the limits are near, keep of the oldest answers those that were used, if they are fewer."""
         if self._folder.limits.part(_FULL).allow(self.rows, self.nbytes):
             return
-        oldest = self._oldest()
+        oldest = self._oldest_segments()
         contents = [self._segments[each].content for each in oldest]
         used = sum(int(np.count_nonzero(each.used)) for each in contents)
         if used <= _FEWER * sum(map(len, contents)):
             content = merged(contents)
             kept = content.only(content.used > 0)
-            self._replace(oldest, replace(kept, used=np.zeros(len(kept), np.uint32)))
+            self._replace_segments(oldest, replace(kept, used=np.zeros(len(kept), np.uint32)))
             self.evicted["size"] += sum(each.rows for each in oldest) - kept.held
 
-    def _oldest(self) -> Sequence[Filed]:
+    def _oldest_segments(self) -> Sequence[Filed]:
         share, filed = self._folder.limits.part(_SHARE), list(self._segments)
         rows = accumulate(each.rows for each in filed)
         nbytes = accumulate(each.nbytes for each in filed)
         return filed[: 1 + sum(map(share.allow, rows, nbytes))]
 
-    def _merge(self) -> None:
+    def _merge_segments(self) -> None:
         """What is too old falls out, unless it hides what is older: a row that was there before a miss."""
-        filed = self._cheapest() if len(self._segments) > MOST_SEGMENTS else ()
+        filed = self._cheapest_to_merge() if len(self._segments) > MOST_SEGMENTS else ()
         if filed:
             content, now = merged([self._segments[each].content for each in filed]), self._clock()
             fresh = now - content.loaded < self._ages.longest
             if filed[0] == next(iter(self._segments)):
                 fresh = self._ages.of_use(content, np.arange(len(content)), now)
             kept = content.only(fresh)
-            self._replace(filed, kept)
+            self._replace_segments(filed, kept)
             self.evicted["expired"] += content.held - kept.held
 
-    def _cheapest(self) -> Sequence[Filed]:
+    def _cheapest_to_merge(self) -> Sequence[Filed]:
         """Neighbours whose merging costs least, and gives no segment that is too large."""
         limits, filed = self._folder.limits.part(_SHARE), list(self._segments)
         for size in (MERGED_AT_ONCE, MERGED_AT_ONCE // 2, 2):
@@ -275,12 +277,12 @@ class Store:
                 return min(fitting)[1]
         return ()
 
-    def _replace(self, filed: Sequence[Filed], content: Content) -> None:
+    def _replace_segments(self, filed: Sequence[Filed], content: Content) -> None:
         if len(content):
-            self._add(content, filed)
+            self._add_segment(content, filed)
         else:
             self._folder.remove(filed)
-        self._look()
+        self._refresh_segments()
 
 
 # --- which answers are too old ----------------------------------------------------------------------
@@ -383,36 +385,40 @@ class Past:
         owners = np.repeat(np.arange(len(entries)), counts)
         rows = content.rows.select([each for each in (self.since, self.until) if each])
         rows = rows.take(pa.array(expanded(content.starts[entries], counts)))
-        since, wanted = rows.column(self.since), self._latest.take(pa.array(positions[owners]))
-        present = self._present(since, owners, content.loaded[entries])
+        since, wanted = rows.column(self.since), self._latest_moments.take(pa.array(positions[owners]))
+        present = self._asked_at(since, owners, content.loaded[entries])
         is_followed, is_open = (np.zeros(len(entries), np.bool_) for _ in range(2))
-        is_followed[owners[_is(pc.and_(pc.greater(since, wanted), pc.less_equal(since, present)))]] = True
+        is_followed[owners[_to_mask(pc.and_(pc.greater(since, wanted), pc.less_equal(since, present)))]] = (
+            True
+        )
         if self.until is not None:
             until = rows.column(self.until)
             has_ended = pc.fill_null(pc.less_equal(until, present), False)
-            is_followed[owners[_is(pc.and_(pc.greater(until, wanted), has_ended))]] = True
-            is_open[owners[_is(pc.and_not(pc.less_equal(since, wanted), has_ended))]] = True
+            is_followed[owners[_to_mask(pc.and_(pc.greater(until, wanted), has_ended))]] = True
+            is_open[owners[_to_mask(pc.and_not(pc.less_equal(since, wanted), has_ended))]] = True
         return is_followed & ~is_open
 
     @cached_property
-    def _latest(self) -> pa.Array:
+    def _latest_moments(self) -> pa.Array:
         """The last moment of each key, NULL where it has none."""
-        return _last(pc.fill_null(self.codes, -1).to_numpy(zero_copy_only=False), self.moments, self.keys)
+        return _greatest_by_owner(
+            pc.fill_null(self.codes, -1).to_numpy(zero_copy_only=False), self.moments, self.keys
+        )
 
-    def _present(self, since: pa.Array, owners: Positions, asked: npt.NDArray[np.float64]) -> pa.Array:
+    def _asked_at(self, since: pa.Array, owners: Positions, asked: npt.NDArray[np.float64]) -> pa.Array:
         """For each version the time at which its source was asked.
 
         Numbers have no clock: theirs is where the last version of the key begins.
         """
         is_local = types.is_date(since.type) or (types.is_timestamp(since.type) and since.type.tz is None)
         if not is_local and not types.is_timestamp(since.type):
-            return _last(owners, since, len(asked)).take(pa.array(owners))
+            return _greatest_by_owner(owners, since, len(asked)).take(pa.array(owners))
         seconds = asked[owners] + self.offset - _WESTERNMOST * is_local
         times = pa.array((seconds * 1e6).astype(np.int64)).cast(pa.timestamp("us"))
         return times.cast(since.type, safe=False)
 
 
-def _last(owners: Positions, values: pa.Array, count: int) -> pa.Array:
+def _greatest_by_owner(owners: Positions, values: pa.Array, count: int) -> pa.Array:
     """The greatest of the ``values`` of each owner; NULL where it has none, and NaN is above all others."""
     order = pc.array_sort_indices(values).to_numpy()[: len(values) - values.null_count]
     order = order[owners[order] >= 0]
@@ -421,6 +427,6 @@ def _last(owners: Positions, values: pa.Array, count: int) -> pa.Array:
     return values.take(pa.array(at, mask=at < 0))
 
 
-def _is(known: pa.BooleanArray) -> Chosen:
+def _to_mask(known: pa.BooleanArray) -> Chosen:
     chosen: Chosen = pc.fill_null(known, False).to_numpy(zero_copy_only=False)
     return chosen

@@ -141,13 +141,13 @@ def write(
         segment = Encoded(content_of_rows(rows, keys))
         nbytes += segment.size
         written.append(rows.num_rows)
-        _check(limits, sum(written), nbytes)
-        with _created(folder / f"{first:03d}.segment") as file:
+        _check_size(limits, sum(written), nbytes)
+        with _create_file(folder / f"{first:03d}.segment") as file:
             segment.write(file.fileno())
     return written
 
 
-def _check(limits: StoreLimits, rows: int, nbytes: int) -> None:
+def _check_size(limits: StoreLimits, rows: int, nbytes: int) -> None:
     if not limits.allow(rows, nbytes):
         raise TooLarge("the table takes more room than the limits of its cache give it")
 
@@ -173,7 +173,7 @@ def _in_ranges(
         for table in tables:
             held.append(table)
             rows, nbytes = rows + table.num_rows, nbytes + table.nbytes
-            _check(limits, rows, nbytes)
+            _check_size(limits, rows, nbytes)
             if sum(each.nbytes for each in held) >= _AT_ONCE:
                 spilled.add(pa.concat_tables(held))
                 held.clear()
@@ -201,11 +201,11 @@ class _Spilled:
             if end > start:
                 part = rows.slice(start, end - start)
                 self.sizes[number] += part.nbytes
-                self._writer(number, rows.schema).write_table(part)
+                self._writer_of(number, rows.schema).write_table(part)
 
-    def _writer(self, number: int, schema: pa.Schema) -> pa.RecordBatchStreamWriter:
+    def _writer_of(self, number: int, schema: pa.Schema) -> pa.RecordBatchStreamWriter:
         if number not in self._writers:
-            file = self._stack.enter_context(_created(self._path(number)))
+            file = self._stack.enter_context(_create_file(self._spill_path(number)))
             self._writers[number] = self._stack.enter_context(pa.ipc.new_stream(file, schema))
         return self._writers[number]
 
@@ -215,26 +215,26 @@ class _Spilled:
         first = size = 0
         for number in np.flatnonzero(self.sizes):
             if group and size + self.sizes[number] > _AT_ONCE:
-                yield first, self._taken(group)
+                yield first, self._take_spilled(group)
                 group, first, size = [], int(number), 0
             group.append(int(number))
             size += self.sizes[number]
         if group:
-            yield first, self._taken(group)
+            yield first, self._take_spilled(group)
 
-    def _taken(self, numbers: Sequence[int]) -> pa.Table:
+    def _take_spilled(self, numbers: Sequence[int]) -> pa.Table:
         tables = []
         for number in numbers:
-            with pa.memory_map(str(self._path(number))) as file, pa.ipc.open_stream(file) as stream:
+            with pa.memory_map(str(self._spill_path(number))) as file, pa.ipc.open_stream(file) as stream:
                 tables.append(stream.read_all())
-            self._path(number).unlink()
+            self._spill_path(number).unlink()
         return pa.concat_tables(tables)
 
-    def _path(self, number: int) -> Path:
+    def _spill_path(self, number: int) -> Path:
         return self._folder / f"{number:03d}.rows"
 
 
-def _created(path: Path) -> BinaryIO:
+def _create_file(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w+b")
 
 
@@ -343,7 +343,7 @@ class Generations:
         Raises:
             OSError: the folder is not there any more.
         """
-        return max((each for each in self._there() if each.ended <= self.now), default=None)
+        return max((each for each in self._list_generations() if each.ended <= self.now), default=None)
 
     def opened(self) -> Generation | None:
         """Map the newest generation; what is damaged is removed.
@@ -355,16 +355,16 @@ class Generations:
             if self._opened is not None and self._opened[0] == newest:
                 return newest
             try:
-                self._opened = newest, self._mapped(newest)
+                self._opened = newest, self._open_generation(newest)
             except FileNotFoundError:  # a newer one has replaced it
                 continue
             except (NotASegment, pa.ArrowException):
                 self.damaged += 1
-                self._remove(newest)
+                self._remove_generation(newest)
         self._opened = None
         return None
 
-    def _mapped(self, generation: Generation) -> FullTable | Ranges:
+    def _open_generation(self, generation: Generation) -> FullTable | Ranges:
         folder = self.path / generation.name
         if self._bounds is None:
             return FullTable.opened(folder, generation.parts)
@@ -400,7 +400,7 @@ class Generations:
         """A block in which nobody else loads the table; tells whether it is so."""
         with locked(self.path / "loading", wait=wait) as is_alone:
             if is_alone:
-                self._sweep()
+                self._sweep_leftovers()
             yield is_alone
 
     def load(self, batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Generation:
@@ -410,7 +410,7 @@ class Generations:
             TooLarge: they do not fit into the limits.
             OSError: they cannot be written.
         """
-        began, last = self.now, max(self._there(), default=None)
+        began, last = self.now, max(self._list_generations(), default=None)
         folder = self.path / f"{uuid4().hex}{TEMPORARY}"
         folder.mkdir(mode=0o700)
         try:
@@ -425,26 +425,26 @@ class Generations:
             shutil.rmtree(folder, ignore_errors=True)
             pa.default_memory_pool().release_unused()  # it keeps what was needed once
         (self.path / _NOTE).unlink(missing_ok=True)
-        self._sweep()
+        self._sweep_leftovers()
         return new
 
-    def _sweep(self) -> None:
+    def _sweep_leftovers(self) -> None:
         """Remove what killed processes have left, and all generations but the newest."""
         newest = self.newest()
-        for each in self._there():
+        for each in self._list_generations():
             if each != newest:
-                self._remove(each)
+                self._remove_generation(each)
         for left in self.path.glob(f"*{TEMPORARY}"):
             shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
 
-    def _remove(self, generation: Generation) -> None:
+    def _remove_generation(self, generation: Generation) -> None:
         """At once, for whoever looks: a generation that is half there would hide rows."""
         gone = self.path / f"{uuid4().hex}{TEMPORARY}"
         with suppress(FileNotFoundError):
             (self.path / generation.name).rename(gone)
             shutil.rmtree(gone, ignore_errors=True)
 
-    def _there(self) -> Iterator[Generation]:
+    def _list_generations(self) -> Iterator[Generation]:
         found = filter(None, (_GENERATION.fullmatch(each.name) for each in os.scandir(self.path)))
         return (Generation(*map(int, each.groups())) for each in found)
 

@@ -31,21 +31,23 @@ _TEXTS = (types.is_string, types.is_binary)
 
 
 def can_hash(schema: pa.Schema) -> bool:
-    return all(_is(kind, *_NUMBERS, *_TEXTS, types.is_boolean, types.is_decimal128) for kind in schema.types)
+    return all(
+        _is_any_of(kind, *_NUMBERS, *_TEXTS, types.is_boolean, types.is_decimal128) for kind in schema.types
+    )
 
 
 def hash_is_exact(schema: pa.Schema) -> bool:
     """Whether different keys of ``schema`` have different hashes: one number, which is mixed reversibly."""
-    return len(schema) == 1 and _is(schema.types[0], *_NUMBERS, types.is_boolean)
+    return len(schema) == 1 and _is_any_of(schema.types[0], *_NUMBERS, types.is_boolean)
 
 
 def comparable(keys: pa.Table) -> pa.RecordBatch:
     """``keys`` so that equal values are equal bits, as SQL's join has it: -0.0 is 0.0 and NaN equals NaN."""
-    columns = [_comparable(column.combine_chunks()) for column in keys.columns]
+    columns = [_one_zero_and_nan(column.combine_chunks()) for column in keys.columns]
     return pa.RecordBatch.from_arrays(columns, names=[f"key{number}" for number in range(len(columns))])
 
 
-def _comparable(column: pa.Array) -> pa.Array:
+def _one_zero_and_nan(column: pa.Array) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):  # of no chunks, in older versions
         column = pa.concat_arrays([pa.array([], column.type), *column.chunks])
     if not types.is_floating(column.type):
@@ -64,7 +66,7 @@ def equal(one: pa.RecordBatch, other: pa.RecordBatch) -> npt.NDArray[np.bool_]:
 
 def hashes_of(keys: pa.RecordBatch) -> Hashes:
     """The hashes of ``comparable`` keys; all bits of each are equally good."""
-    return reduce(lambda one, other: _mixed(one * _ODD_TOO + other), map(_hashes, keys.columns))
+    return reduce(lambda one, other: _mix_bits(one * _ODD_TOO + other), map(_hash_column, keys.columns))
 
 
 def in_order(hashes: Hashes) -> tuple[Positions, Hashes]:
@@ -109,15 +111,15 @@ def distinct(hashes: Hashes) -> tuple[Positions, npt.NDArray[np.int32]]:
     return order[is_new], numbers
 
 
-def _hashes(column: pa.Array) -> Hashes:
-    if _is(column.type, *_TEXTS):
+def _hash_column(column: pa.Array) -> Hashes:
+    if _is_any_of(column.type, *_TEXTS):
         return _hashes_of_texts(column)
     return reduce(
-        lambda hashes, word: _mixed(hashes ^ word), _words(column), np.zeros(len(column), np.uint64)
+        lambda hashes, word: _mix_bits(hashes ^ word), _words_of(column), np.zeros(len(column), np.uint64)
     )
 
 
-def _mixed(words: Hashes) -> Hashes:
+def _mix_bits(words: Hashes) -> Hashes:
     """A reversible mixture: what differs before differs afterwards."""
     words = words * _ODD
     words ^= words >> _HALF
@@ -126,7 +128,7 @@ def _mixed(words: Hashes) -> Hashes:
     return words
 
 
-def _words(column: pa.Array) -> Iterable[Hashes]:
+def _words_of(column: pa.Array) -> Iterable[Hashes]:
     if types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     width = column.type.bit_width // 8
@@ -141,22 +143,22 @@ def _hashes_of_texts(column: pa.Array) -> Hashes:
     _, offsets, data = column.buffers()
     ends = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4).astype(np.int64)
     starts, lengths = ends[:-1], np.diff(ends)
-    hashes = _mixed(lengths.astype(np.uint64))
+    hashes = _mix_bits(lengths.astype(np.uint64))
     words = _words_from_each_byte(data, int(starts[0]) if len(starts) else 0, int(ends[-1]))
     starts = starts - (starts[0] if len(starts) else 0)
     shortest, longest = (int(lengths.min()), int(lengths.max())) if len(lengths) else (0, 0)
     among: slice | Positions = slice(None)
     for place in range(0, longest, _WORD):
         if place >= shortest:
-            among = _longer(lengths, among, place)
+            among = _texts_beyond(lengths, among, place)
         word = words[starts[among] + place]
         if place + _WORD > shortest:
             word &= _FIRST_BYTES[np.minimum(lengths[among] - place, _WORD)]
-        hashes[among] = _mixed(hashes[among] ^ word)
+        hashes[among] = _mix_bits(hashes[among] ^ word)
     return hashes
 
 
-def _longer(lengths: Positions, among: slice | Positions, place: int) -> Positions:
+def _texts_beyond(lengths: Positions, among: slice | Positions, place: int) -> Positions:
     """Those ``among`` all texts that do not end at ``place``."""
     return np.flatnonzero(lengths > place) if isinstance(among, slice) else among[lengths[among] > place]
 
@@ -170,5 +172,5 @@ def _words_from_each_byte(data: pa.Buffer | None, start: int, end: int) -> Hashe
     return words
 
 
-def _is(kind: pa.DataType, *questions: Any) -> bool:
+def _is_any_of(kind: pa.DataType, *questions: Any) -> bool:
     return any(question(kind) for question in questions)

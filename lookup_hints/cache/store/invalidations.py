@@ -66,7 +66,7 @@ class _Notes:
         return _HEAD.pack(self.before, self.columns_hash) + self.hashes.tobytes() + self.moments.tobytes()
 
 
-def _decoded(data: bytes, now: float) -> _Notes:
+def _decode_notes(data: bytes, now: float) -> _Notes:
     """What a file says; one that is damaged takes everything back."""
     count, rest = divmod(len(data) - _HEAD.size, 16)
     if count < 0 or rest:
@@ -104,7 +104,7 @@ class Invalidations:
 
     def number(self, who: str) -> int:
         """The largest number that is written down for ``who``; 0 for none."""
-        numbers = (int(each[2]) for each in self._files() if each[1] == who)
+        numbers = (int(each[2]) for each in self._list_files() if each[1] == who)
         return max(numbers, default=0)
 
     def invalidate(
@@ -127,13 +127,13 @@ class Invalidations:
             if number <= self.number(who):
                 return
             self._folder.sweep()
-            old = [each for each in self._files() if each[1] == who]
-            notes = [_decoded((self._folder.path / each[0]).read_bytes(), now) for each in old]
-            new = _together([*notes, self._new(keys, now)], since=now - longest)
-            new = new if len(new.hashes) <= most else self._new(None, now)
+            old = [each for each in self._list_files() if each[1] == who]
+            notes = [_decode_notes((self._folder.path / each[0]).read_bytes(), now) for each in old]
+            new = _merge_notes([*notes, self._new_notes(keys, now)], since=now - longest)
+            new = new if len(new.hashes) <= most else self._new_notes(None, now)
             self._folder.put(f"{who}.{number}.taken", new.encoded(), [each[0] for each in old])
 
-    def _new(self, keys: pa.Table | None, now: float) -> _Notes:
+    def _new_notes(self, keys: pa.Table | None, now: float) -> _Notes:
         none = _Notes(_NEVER, 0, np.zeros(0, np.uint64), np.zeros(0))
         if keys is None:
             return replace(none, before=now)
@@ -146,14 +146,14 @@ class Invalidations:
         Raises:
             OSError: the folder is not there any more.
         """
-        names = [each[0] for each in self._files()]
-        self._notes = {name: self._notes.get(name) or self._read(name, now) for name in names}
+        names = [each[0] for each in self._list_files()]
+        self._notes = {name: self._notes.get(name) or self._read_notes(name, now) for name in names}
 
-    def _read(self, name: str, now: float) -> _Notes:
+    def _read_notes(self, name: str, now: float) -> _Notes:
         try:
-            return _decoded((self._folder.path / name).read_bytes(), now)
+            return _decode_notes((self._folder.path / name).read_bytes(), now)
         except FileNotFoundError:  # a newer one has come in its place
-            return _decoded(b"", now)
+            return _decode_notes(b"", now)
 
     @property
     def before(self) -> float:
@@ -167,15 +167,15 @@ class Invalidations:
             allowed &= notes.allow(self._columns_hash, hashes, asked)
         return allowed
 
-    def _files(self) -> list[re.Match[str]]:
+    def _list_files(self) -> list[re.Match[str]]:
         found = (match for name in self._folder.names() if (match := _FILE.fullmatch(name)))
         return [each for each in found if each[1] == self.source or not each[1].startswith(_SOURCE)]
 
 
-def _together(notes: list[_Notes], since: float) -> _Notes:
+def _merge_notes(notes: list[_Notes], since: float) -> _Notes:
     """What all ``notes`` say, the newest last, but for what is older than ``since``."""
     before = max(each.before for each in notes)
-    kept = [_after(each, max(before, since)) for each in notes if len(each.hashes)]
+    kept = [_notes_after(each, max(before, since)) for each in notes if len(each.hashes)]
     last = kept[-1] if kept else replace(notes[-1], columns_hash=0)
     if any(each.columns_hash != last.columns_hash for each in kept):  # the primary key has changed
         moment = max(each.moments.max(initial=_NEVER) for each in kept)
@@ -186,7 +186,7 @@ def _together(notes: list[_Notes], since: float) -> _Notes:
     return _Notes(before, last.columns_hash, unique, moments[first])
 
 
-def _after(notes: _Notes, moment: float) -> _Notes:
+def _notes_after(notes: _Notes, moment: float) -> _Notes:
     chosen = notes.moments > moment
     return replace(notes, hashes=notes.hashes[chosen], moments=notes.moments[chosen])
 
@@ -280,19 +280,19 @@ class Checks:
         """
         if not self._is_fresh(self._known):
             with locked(self._folder.path / f"{self._invalidations.source}.checking"):
-                self._known = self._read()
+                self._known = self._read_state()
                 if not self._is_fresh(self._known):
-                    self._known = self._checked(self._known, ask)
-                    self._write(self._known)
+                    self._known = self._invalidate_changes(self._known, ask)
+                    self._write_state(self._known)
         return self._known.failure
 
     def _is_fresh(self, state: _State) -> bool:
         """Whether no check is due; one of the future counts for nothing, as clocks may jump."""
         return 0 <= self._clock() - state.tried < self._interval
 
-    def _checked(self, state: _State, ask: Ask) -> _State:
+    def _invalidate_changes(self, state: _State, ask: Ask) -> _State:
         """Invalidate what has changed since ``state``."""
-        began, since = self._clock(), self._since(state)
+        began, since = self._clock(), self._changed_since(state)
         try:
             latest, keys = ask(since)
         except Unanswered as error:
@@ -303,13 +303,13 @@ class Checks:
         if not is_empty:
             # Up to now, not to when the check began: a row may have been asked for, and then have changed,
             # before the source has said so. What it has not said yet, it says the next time.
-            self._invalidate(None if since is None or has_fallen else keys, ended)
+            self._invalidate_keys(None if since is None or has_fallen else keys, ended)
         seen = () if has_fallen else state.seen
         if latest is not None:
             seen = (*self._of_use(seen, began), (ended, latest))
         return _State(began, began=began, seen=seen)
 
-    def _since(self, state: _State) -> int | None:
+    def _changed_since(self, state: _State) -> int | None:
         """Above this value are all rows that became visible after the last check; None: that is not known."""
         if state.began is None or not state.seen:
             return None
@@ -326,7 +326,7 @@ class Checks:
         settled = [each for each in seen if each[0] <= began - _LOOK_BACK * self._interval]
         return (*settled[-1:], *seen[len(settled) :])
 
-    def _invalidate(self, keys: pa.Table | None, now: float) -> None:
+    def _invalidate_keys(self, keys: pa.Table | None, now: float) -> None:
         if keys is None or keys.num_rows:
             who = self._invalidations.source
             number = self._invalidations.number(who) + 1
@@ -335,16 +335,16 @@ class Checks:
     # --- shared by the processes ------------------------------------------------------------------------
 
     @property
-    def _name(self) -> str:
+    def _file_name(self) -> str:
         return f"{self._invalidations.source}.checks"
 
-    def _read(self) -> _State:
+    def _read_state(self) -> _State:
         with suppress(FileNotFoundError, KeyError, ValueError, TypeError):  # damaged: as if nothing was known
-            told = json.loads((self._folder.path / self._name).read_text(encoding="utf-8"))
+            told = json.loads((self._folder.path / self._file_name).read_text(encoding="utf-8"))
             state = _State(**{**told, "seen": tuple((float(at), int(latest)) for at, latest in told["seen"])})
             if state.tried <= self._clock():
                 return state
         return _State(-math.inf)
 
-    def _write(self, state: _State) -> None:
-        self._folder.put(self._name, json.dumps(asdict(state)).encode(), ())
+    def _write_state(self, state: _State) -> None:
+        self._folder.put(self._file_name, json.dumps(asdict(state)).encode(), ())

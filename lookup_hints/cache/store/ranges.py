@@ -57,7 +57,7 @@ class Ranges:
 
     def __init__(self, rows: pa.Table, bounds: Bounds, nbytes: int) -> None:
         self.nbytes, self._rows, self._bounds = nbytes, rows, bounds
-        self._starts, self._ends = (_ordered(rows.column(name)) for name in (bounds.start, bounds.end))
+        self._starts, self._ends = (_to_sortable(rows.column(name)) for name in (bounds.start, bounds.end))
         before, after = self._ends[:-1], self._starts[1:]
         self._is_disjoint = bool(np.all(before < after if bounds.holds_both else before <= after))
 
@@ -89,41 +89,41 @@ class Ranges:
 
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> ProbeResult:
         """The rows that hold each of ``keys``, values in one column; the others are held by none."""
-        values = _ordered(keys.column(0))
+        values = _to_sortable(keys.column(0))
         side = "right" if self._bounds.holds_start else "left"
         begun = np.searchsorted(self._starts, values, side=side)  # type: ignore[call-overload]
-        asked, at = (self._nearest if self._is_disjoint else self._all)(values, begun)
+        asked, at = (self._match_last_begun if self._is_disjoint else self._match_all)(values, begun)
         missing = np.ones(len(values), np.bool_)
         missing[asked] = False
         found = (self._rows.select(list(columns)).take(pa.array(at)), pa.array(asked, pa.int32()))
         return ProbeResult((found,) if len(at) else (), pa.array(np.flatnonzero(missing), pa.int32()))
 
-    def _nearest(self, values: Ordered, begun: Positions) -> tuple[Positions, Positions]:
+    def _match_last_begun(self, values: Ordered, begun: Positions) -> tuple[Positions, Positions]:
         """Where ranges do not overlap, only the last that has begun can hold a value."""
         asked = np.flatnonzero(begun)
         at = begun[asked] - 1
-        holds = self._lasts(self._ends[at], values[asked])
+        holds = self._ends_after(self._ends[at], values[asked])
         return asked[holds], at[holds]
 
-    def _all(self, values: Ordered, begun: Positions) -> tuple[Positions, Positions]:
+    def _match_all(self, values: Ordered, begun: Positions) -> tuple[Positions, Positions]:
         """Down the tree of the latest ends: a branch is left where all of it ends before the value.
 
         Each branch that is kept holds a match, but for one at most: this costs what it finds.
         """
         asked = np.flatnonzero(begun)
         node = np.zeros(len(asked), np.int64)
-        for height in range(len(self._latest) - 1, -1, -1):
-            if height < len(self._latest) - 1:
+        for height in range(len(self._latest_ends) - 1, -1, -1):
+            if height < len(self._latest_ends) - 1:
                 asked, node = np.repeat(asked, 2), np.repeat(node * 2, 2)
                 node[1::2] += 1
             has_begun = node << height < begun[asked]
             asked, node = asked[has_begun], node[has_begun]
-            holds = self._lasts(self._latest[height][node], values[asked])
+            holds = self._ends_after(self._latest_ends[height][node], values[asked])
             asked, node = asked[holds], node[holds]
         return asked, node
 
     @cached_property
-    def _latest(self) -> list[Ordered]:
+    def _latest_ends(self) -> list[Ordered]:
         """The ends, the latest of each two, of each four, and so on to one."""
         levels = [self._ends]
         while len(levels[-1]) > 1:
@@ -132,7 +132,7 @@ class Ranges:
             levels.append(pairs if len(below) % 2 == 0 else np.append(pairs, below[-1:]))
         return levels
 
-    def _lasts(self, ends: Ordered, values: Ordered) -> npt.NDArray[np.bool_]:
+    def _ends_after(self, ends: Ordered, values: Ordered) -> npt.NDArray[np.bool_]:
         lasts: npt.NDArray[np.bool_] = ends >= values if self._bounds.holds_end else ends > values
         return lasts.astype(np.bool_)
 
@@ -155,7 +155,7 @@ def write_ranges(folder: Path, batches: Iterable[pa.RecordBatch], bounds: Bounds
     table = pa.Table.from_batches(held, bounds.schema)
     start, end = table.column(bounds.start), table.column(bounds.end)
     table = table.filter(pc.and_(start.is_valid(), end.is_valid())).combine_chunks()
-    starts, ends = _ordered(table.column(bounds.start)), _ordered(table.column(bounds.end))
+    starts, ends = _to_sortable(table.column(bounds.start)), _to_sortable(table.column(bounds.end))
     order = np.argsort(starts, kind="stable")
     starts, ends = starts[order], ends[order]
     holds_some = (starts <= ends if bounds.holds_both else starts < ends).astype(np.bool_)
@@ -165,7 +165,7 @@ def write_ranges(folder: Path, batches: Iterable[pa.RecordBatch], bounds: Bounds
     return int(table.num_rows)
 
 
-def _ordered(column: pa.ChunkedArray) -> Ordered:
+def _to_sortable(column: pa.ChunkedArray) -> Ordered:
     """The values of ``column``, none of which is NULL, as numbers or bytes that sort as Spark sorts them."""
     kind = column.type
     if types.is_string(kind) or types.is_large_string(kind):
@@ -173,16 +173,16 @@ def _ordered(column: pa.ChunkedArray) -> Ordered:
     if types.is_boolean(kind):
         column = column.cast(pa.int8())
     if types.is_floating(kind):
-        return _bits(column.cast(pa.float64()).to_numpy())
+        return _sortable_bits(column.cast(pa.float64()).to_numpy())
     if types.is_decimal(kind):
-        return _unscaled(column, kind)
+        return _unscaled_decimals(column, kind)
     values: Ordered = column.to_numpy()
     if values.dtype == object:
         return values
     return (values.view(np.int64) if values.dtype.kind == "M" else values).astype(np.int64, copy=False)
 
 
-def _bits(floats: npt.NDArray[np.float64]) -> Ordered:
+def _sortable_bits(floats: npt.NDArray[np.float64]) -> Ordered:
     """The bits of floating point numbers so that NaN is above all others, and -0.0 is 0.0."""
     floats = np.where(np.isnan(floats), np.nan, floats + 0.0)
     bits = floats.view(np.int64)
@@ -190,7 +190,7 @@ def _bits(floats: npt.NDArray[np.float64]) -> Ordered:
     return ordered
 
 
-def _unscaled(column: pa.ChunkedArray, kind: pa.Decimal128Type) -> Ordered:
+def _unscaled_decimals(column: pa.ChunkedArray, kind: pa.Decimal128Type) -> Ordered:
     """Decimals without their point."""
     parts = [np.zeros((0, 2), np.int64)]
     for chunk in column.cast(pa.decimal128(kind.precision, kind.scale)).chunks:

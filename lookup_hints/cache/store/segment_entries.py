@@ -111,7 +111,7 @@ class Content:
         if chosen.all():
             return self
         entries = np.flatnonzero(chosen)
-        return _with_rows_in_order(self._picked(entries, self.hashes[entries]))
+        return _with_rows_in_order(self._pick_entries(entries, self.hashes[entries]))
 
     def in_order(self, known: Chosen) -> Content:
         """The ``known`` entries by their hashes; of equal hashes the last, be it that of another key.
@@ -124,9 +124,9 @@ class Content:
         is_last = np.append(hashes[1:] > hashes[:-1], np.ones(len(hashes[:1]), np.bool_))
         if not is_last.all():
             order, hashes = order[is_last], hashes[is_last]
-        return self._picked(order, hashes)
+        return self._pick_entries(order, hashes)
 
-    def _picked(self, entries: Positions, hashes: Hashes) -> Content:
+    def _pick_entries(self, entries: Positions, hashes: Hashes) -> Content:
         return replace(
             self,
             hashes=hashes,
@@ -159,10 +159,10 @@ def _picked(numbers: Numbers, entries: Positions) -> Numbers:
 
 def _with_rows_in_order(content: Content) -> Content:
     rows = content.rows.take(pa.array(expanded(content.starts, content.counts)))
-    return replace(content, rows=rows, starts=_starts(content.counts))
+    return replace(content, rows=rows, starts=_starts_of(content.counts))
 
 
-def _starts(counts: Positions) -> Positions:
+def _starts_of(counts: Positions) -> Positions:
     return np.arange(len(counts)) if is_one_value(counts) else counts.cumsum() - counts
 
 
@@ -172,8 +172,8 @@ def content_of(learned: Sequence[Answers]) -> Content:
     before = np.cumsum([0, *sizes[:-1]])
     asked = pa.concat_tables([each.keys for each in learned])
     keys = comparable(asked)
-    positions = _joined([each.positions for each in learned], before)
-    missing = _joined([each.missing for each in learned], before)
+    positions = _shift_positions([each.positions for each in learned], before)
+    missing = _shift_positions([each.missing for each in learned], before)
     rows = _one_batch(pa.concat_tables([each.rows for each in learned]))
     if (np.diff(positions) < 0).any():
         order = np.argsort(positions, kind="stable")
@@ -185,9 +185,9 @@ def content_of(learned: Sequence[Answers]) -> Content:
     keyed_by = () if is_exact or not is_one_value(counts) else _columns_of(keys, asked.schema, rows)
     everything = Content(
         hashes_of(keys),
-        _starts(counts),
+        _starts_of(counts),
         counts,
-        _repeated([float(each.asked) for each in learned], sizes),
+        _repeat_times([float(each.asked) for each in learned], sizes),
         one_value(0, np.uint32, keys.num_rows),
         None if is_exact or keyed_by else keys,
         rows,
@@ -228,11 +228,11 @@ def merged(contents: Sequence[Content]) -> Content:
         keyed_by,
     )
     content = everything.in_order(np.ones(len(everything), np.bool_))
-    rows = _taken([each.rows for each in contents], expanded(content.starts, content.counts))
-    return replace(content, rows=rows, starts=_starts(content.counts))
+    rows = _take_rows([each.rows for each in contents], expanded(content.starts, content.counts))
+    return replace(content, rows=rows, starts=_starts_of(content.counts))
 
 
-def _taken(batches: Sequence[pa.RecordBatch], numbers: Positions) -> pa.RecordBatch:
+def _take_rows(batches: Sequence[pa.RecordBatch], numbers: Positions) -> pa.RecordBatch:
     """The rows with these ``numbers``, where those of the first batch are the first.
 
     Column by column: so no more than one is put together before its values are taken.
@@ -250,13 +250,13 @@ def expanded(starts: Positions, counts: Positions) -> Positions:
     return firsts + np.arange(len(firsts))
 
 
-def _repeated(times: Sequence[float], sizes: Sequence[int]) -> npt.NDArray[np.float64]:
+def _repeat_times(times: Sequence[float], sizes: Sequence[int]) -> npt.NDArray[np.float64]:
     if len(set(times)) == 1:
         return one_value(times[0], np.float64, sum(sizes))
     return np.repeat(times, sizes)
 
 
-def _joined(positions: Sequence[pa.Array], before: Positions) -> Positions:
+def _shift_positions(positions: Sequence[pa.Array], before: Positions) -> Positions:
     parts = [
         each.to_numpy(zero_copy_only=False).astype(np.int64) + start
         for each, start in zip(positions, before, strict=True)

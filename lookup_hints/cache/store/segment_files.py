@@ -64,7 +64,7 @@ class Segment:
 
     def __init__(self, content: Content, directory: Directory) -> None:
         self.content, self._directory = content, directory
-        self._shift = _shift(len(content))
+        self._shift = _hash_shift(len(content))
         self._has_one_row_each = bool((content.counts == 1).all())
         self.latest: float = content.loaded.max(initial=-np.inf)
         """When its newest entry was asked for."""
@@ -103,14 +103,14 @@ class Segment:
         self.content.used[entries] = max(0, int(now)) + 1
 
 
-def _shift(entries: int) -> np.uint64:
+def _hash_shift(entries: int) -> np.uint64:
     shift: np.uint64 = np.uint64(64 - (_SLOTS * entries - 1).bit_length())
     return shift
 
 
-def _directory(hashes: Hashes) -> Directory:
+def _build_directory(hashes: Hashes) -> Directory:
     """For each number that hashes begin with, the first entry that has it or a larger one."""
-    shift = _shift(len(hashes))
+    shift = _hash_shift(len(hashes))
     begins = np.bincount((hashes >> shift).astype(np.int64), minlength=1 << (64 - int(shift)))
     firsts = np.zeros(len(begins), np.int32)
     np.cumsum(begins[:-1], dtype=np.int32, out=firsts[1:])
@@ -125,9 +125,9 @@ class Encoded:
     """
 
     def __init__(self, content: Content) -> None:
-        directory = pa.RecordBatch.from_arrays([pa.array(_directory(content.hashes))], names=["entry"])
-        self._streams = (_index(content), directory, content.rows)
-        self._lengths = [_size(each) for each in self._streams]
+        directory = pa.RecordBatch.from_arrays([pa.array(_build_directory(content.hashes))], names=["entry"])
+        self._streams = (_index_batch(content), directory, content.rows)
+        self._lengths = [_stream_size(each) for each in self._streams]
         self._body = sum(self._lengths) + -sum(self._lengths) % 8
         self.size = self._body + _TAIL.size
         """How many bytes they are."""
@@ -136,17 +136,17 @@ class Encoded:
         """Write them to an empty ``file``, open for reading and writing."""
         with os.fdopen(os.dup(file), "wb") as sink:
             for each in self._streams:
-                _write(sink, each)
+                _write_stream(sink, each)
             sink.write(bytes(self._body - sink.tell()))
             sink.flush()
             sink.write(_TAIL.pack(*self._lengths[:2], self._sum_of(file), MAGIC))
 
     def _sum_of(self, file: int) -> int:
         # Closed with its last reference: an error would hold one, and closing would hide it.
-        return _checksum(pa.py_buffer(mmap(file, self._body, access=ACCESS_READ)))
+        return _weighted_checksum(pa.py_buffer(mmap(file, self._body, access=ACCESS_READ)))
 
 
-def _index(content: Content) -> pa.RecordBatch:
+def _index_batch(content: Content) -> pa.RecordBatch:
     """What tells of each entry; where all numbers are one value, that stands in the metadata."""
     columns, values = {"hashes": pa.array(content.hashes)}, {_KEYED_BY: json.dumps(content.keyed_by)}
     for name, kind in _NUMBERS.items():
@@ -160,18 +160,18 @@ def _index(content: Content) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*columns.values()], names=[*columns], metadata=values)
 
 
-def _size(batch: pa.RecordBatch) -> int:
+def _stream_size(batch: pa.RecordBatch) -> int:
     sink = pa.MockOutputStream()
-    _write(sink, batch)
+    _write_stream(sink, batch)
     return int(sink.size())
 
 
-def _write(sink: pa.NativeFile | BinaryIO, batch: pa.RecordBatch) -> None:
+def _write_stream(sink: pa.NativeFile | BinaryIO, batch: pa.RecordBatch) -> None:
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
 
 
-def _checksum(body: pa.Buffer) -> int:
+def _weighted_checksum(body: pa.Buffer) -> int:
     """Sums of blocks, each with a weight of its own, so that it counts where something stands."""
     words = np.frombuffer(body, np.uint64)
     full = len(words) // _BLOCK * _BLOCK
@@ -189,18 +189,18 @@ def opened(path: Path, used: Path | None) -> Segment:
         OSError: it cannot be read.
     """
     with pa.memory_map(str(path)) as file:
-        return _decoded(file.read_buffer(), used)
+        return _decode_segment(file.read_buffer(), used)
 
 
-def _decoded(file: pa.Buffer, used: Path | None) -> Segment:
+def _decode_segment(file: pa.Buffer, used: Path | None) -> Segment:
     size = file.size - _TAIL.size
     if size < 0 or size % 8:
         raise NotASegment("it is cut off")
     length, behind, checksum, magic = _TAIL.unpack(file.slice(size).to_pybytes())
     body, behind = file.slice(0, size), length + behind
-    if magic != MAGIC or behind > size or checksum != _checksum(body):
+    if magic != MAGIC or behind > size or checksum != _weighted_checksum(body):
         raise NotASegment("its bytes are not those that were written")
-    index, directory = _read(body.slice(0, length)), _read(body.slice(length, behind - length))
+    index, directory = _read_stream(body.slice(0, length)), _read_stream(body.slice(length, behind - length))
     columns = dict(zip(index.schema.names, index.columns, strict=True))
     hashes = columns.pop("hashes").to_numpy()
     values = index.schema.metadata
@@ -214,12 +214,12 @@ def _decoded(file: pa.Buffer, used: Path | None) -> Segment:
     notes = np.zeros(0, np.uint32) if used is None else _opened_used(used, len(hashes))
     keyed_by = tuple(json.loads(values[_KEYED_BY.encode()]))
     content = Content(
-        hashes, **numbers, used=notes, keys=keys, rows=_read(body.slice(behind)), keyed_by=keyed_by
+        hashes, **numbers, used=notes, keys=keys, rows=_read_stream(body.slice(behind)), keyed_by=keyed_by
     )
     return Segment(content, directory.column(0).to_numpy())
 
 
-def _read(stream: pa.Buffer) -> pa.RecordBatch:
+def _read_stream(stream: pa.Buffer) -> pa.RecordBatch:
     with pa.ipc.open_stream(stream) as reader:
         return reader.read_next_batch()
 
@@ -323,22 +323,24 @@ class Folder:
         returned where it would not fit alone.
         """
         with (
-            self._written(segment.write) as file,
-            self._written(_all_of(used)) as notes,
+            self._temporary_file(segment.write) as file,
+            self._temporary_file(_all_of(used)) as notes,
             locked(self.path / "write.lock"),
         ):
             filed = self.filed()
             number = max((each.number for each in instead_of), default=0)
             number = number or 1 + max((each.number for each in filed), default=0)
             new = Filed(number, rows, uuid4().hex[:12], segment.size + len(used))
-            leaving = self._leaving(filed, instead_of, new)
+            leaving = self._files_to_evict(filed, instead_of, new)
             if leaving is not None:
-                self._remove((*leaving, *instead_of))
+                self._remove_files((*leaving, *instead_of))
                 notes.rename(self.path / new.used)
                 file.rename(self.path / new.name)
             return leaving
 
-    def _leaving(self, filed: list[Filed], instead_of: Sequence[Filed], new: Filed) -> list[Filed] | None:
+    def _files_to_evict(
+        self, filed: list[Filed], instead_of: Sequence[Filed], new: Filed
+    ) -> list[Filed] | None:
         if not self.limits.allow(new.rows, new.nbytes):
             return None
         staying = [each for each in filed if each not in instead_of]
@@ -351,16 +353,16 @@ class Folder:
 
     def put(self, name: str, data: bytes, instead_of: Iterable[str]) -> None:
         """Write a file that is no segment, in the place of others."""
-        with self._written(_all_of(data)) as file, locked(self.path / "write.lock"):
+        with self._temporary_file(_all_of(data)) as file, locked(self.path / "write.lock"):
             file.rename(self.path / name)
             for each in instead_of:
                 (self.path / each).unlink(missing_ok=True)
 
     def remove(self, filed: Iterable[Filed]) -> None:
         with locked(self.path / "write.lock"):
-            self._remove(filed)
+            self._remove_files(filed)
 
-    def _remove(self, filed: Iterable[Filed]) -> None:
+    def _remove_files(self, filed: Iterable[Filed]) -> None:
         for each in filed:
             for name in (each.name, each.used):
                 (self.path / name).unlink(missing_ok=True)
@@ -381,7 +383,7 @@ class Folder:
                     (self.path / name).unlink(missing_ok=True)
 
     @contextmanager
-    def _written(self, write: Callable[[int], None]) -> Iterator[Path]:
+    def _temporary_file(self, write: Callable[[int], None]) -> Iterator[Path]:
         """A temporary file that ``write`` fills: locked while its writer lives, and removed at the end."""
         path = self.path / f"{uuid4().hex}{TEMPORARY}"
         with locked(self.path / "write.lock"):  # else one who sweeps up could take it for abandoned

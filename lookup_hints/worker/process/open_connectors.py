@@ -56,7 +56,7 @@ class CallThread:
 
     def __init__(self, name: str) -> None:
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
-        Thread(target=self._run, name=name, daemon=True).start()
+        Thread(target=self._run_calls, name=name, daemon=True).start()
 
     def call(self, work: Callable[[], T], seconds: float | None) -> T:
         """What ``work`` gives, or raises. A call that has not begun when its time is up is not made.
@@ -78,7 +78,7 @@ class CallThread:
     def end(self) -> None:
         self._calls.put(None)
 
-    def _run(self) -> None:
+    def _run_calls(self) -> None:
         while (called := self._calls.get()) is not None:
             future, work = called
             if future.set_running_or_notify_cancel():
@@ -162,13 +162,13 @@ class OpenedSync:
             thread = self._thread = self._thread or CallThread("lookup_hints sync")
         seconds = None if request.timeout is None else request.timeout + GRACE_SECONDS
         try:
-            return thread.call(partial(self._lookup, request), seconds)
+            return thread.call(partial(self._open_and_look_up, request), seconds)
         except CallTimeout:
             raise LookupTimeout(
                 f"{type(self.connector).__name__}.lookup has not returned within {request.timeout:g} s"
             ) from None
 
-    def _lookup(self, request: LookupRequest) -> Answer:
+    def _open_and_look_up(self, request: LookupRequest) -> Answer:
         with needing_its_driver(self.connector):
             if not self._is_open:
                 self.secrets |= known_secrets(self.connector)
@@ -182,13 +182,13 @@ class OpenedSync:
         if thread is None:
             return
         try:
-            thread.call(self._close, CLOSE_SECONDS)
+            thread.call(self._close_connector, CLOSE_SECONDS)
         except CallTimeout:
             raise ConnectorError(f"{type(self.connector).__name__}.close has not returned") from None
         finally:
             thread.end()
 
-    def _close(self) -> None:
+    def _close_connector(self) -> None:
         if self._is_open:
             self._is_open = False
             self.connector.close()
@@ -219,7 +219,7 @@ class OpenedAsync:
         try:
             return await ask(request)
         except ModuleNotFoundError as error:
-            raise _lacks(self.connector, error) from error
+            raise _missing_driver(self.connector, error) from error
 
     def row_starter(self, take: TakeRows) -> RowStarter | None:
         """The connector's, once it is open; none where it is not the connector that takes the turns."""
@@ -253,10 +253,10 @@ def needing_its_driver(connector: Connector) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise _lacks(connector, error) from error
+        raise _missing_driver(connector, error) from error
 
 
-def _lacks(connector: Connector, error: ModuleNotFoundError) -> ConnectorError:
+def _missing_driver(connector: Connector, error: ModuleNotFoundError) -> ConnectorError:
     return ConnectorError(
         f"connector {type(connector).__name__} needs the Python module {error.name!r}, which the worker on"
         f" {socket.gethostname()} (Python {platform.python_version()}, {sys.executable}) does not have;"
@@ -336,7 +336,7 @@ class Process:
         try:
             shared, now = kept, self._clock()
             if shared is None or not shared.is_fresh(shared.opened.connector.opened_with(), now):
-                opened = self._made(read(), asynchronous)
+                opened = self._open_by_runner(read(), asynchronous)
                 shared = _Shared(opened, opened.connector.opened_with(), now)
             with self._lock:
                 there = self._shared.get(key)
@@ -353,7 +353,7 @@ class Process:
                 with self._lock:
                     kept.users -= 1
 
-    def _made(self, connector: Connector, asynchronous: bool) -> Opened:
+    def _open_by_runner(self, connector: Connector, asynchronous: bool) -> Opened:
         if asynchronous and isinstance(connector, AsyncLookup):
             return OpenedAsync(connector, self.loop)
         if not asynchronous and isinstance(connector, SyncLookup):
@@ -394,11 +394,11 @@ def scanned(
     Raises:
         ConnectorError: the scan failed; secrets are masked.
     """
-    batches = _scanned(connector, schema, partition, filters)
+    batches = _scan_conformed(connector, schema, partition, filters)
     return without_secrets(batches, connector, known_secrets(connector), kind=Exception)
 
 
-def _scanned(
+def _scan_conformed(
     connector: Connector, schema: pa.Schema, partition: str, filters: Sequence[Filter]
 ) -> Iterator[pa.RecordBatch]:
     if not isinstance(connector, Scan):
@@ -406,11 +406,11 @@ def _scanned(
     connector.table.check_allowed()
     who = f"connector {type(connector).__name__} of table {connector.table.name}"
     with needing_its_driver(connector):
-        for batch in _read(connector, schema, partition, filters):
+        for batch in _start_scan(connector, schema, partition, filters):
             yield from conform(pa.Table.from_batches([batch]), schema, who).to_batches()
 
 
-def _read(
+def _start_scan(
     connector: Scan, schema: pa.Schema, partition: str, filters: Sequence[Filter]
 ) -> Iterator[pa.RecordBatch]:
     if filters and isinstance(connector, FilteredScan):

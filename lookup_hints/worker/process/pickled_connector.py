@@ -48,22 +48,22 @@ class PickledConnector(Connector):
         return cls(connector.table, hashlib.sha256(pickled).hexdigest(), pickled, connector)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (self.table, self.identity, self._pickled)
+        return _unpickle_on_worker, (self.table, self.identity, self._pickled)
 
     def connector(self) -> Connector:
         connector, self._connector = self._connector, None
-        return _read(self.identity, self._pickled) if connector is None else connector
+        return _unpickle(self.identity, self._pickled) if connector is None else connector
 
 
-def _arrived(table: LookupTable, identity: str, pickled: bytes) -> PickledConnector:
+def _unpickle_on_worker(table: LookupTable, identity: str, pickled: bytes) -> PickledConnector:
     """On the worker. What is missing there shows now, where it is explained."""
     if not process.this_process.has(identity):
-        return PickledConnector(table, identity, pickled, _read(identity, pickled))
+        return PickledConnector(table, identity, pickled, _unpickle(identity, pickled))
     _count_for_this_task(identity)
     return PickledConnector(table, identity, pickled)
 
 
-def _read(identity: str, pickled: bytes) -> Any:
+def _unpickle(identity: str, pickled: bytes) -> Any:
     reader = _Unpickler(pickled)
     connector = reader.load()
     if reader.accumulators:

@@ -24,7 +24,7 @@ _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 def job_property(name: str) -> str | None:
     """A property of the job that the task belongs to; None where it has none, and outside of Spark."""
-    context = _context()
+    context = _task_context()
     return None if context is None else cast("str | None", context.getLocalProperty(name))
 
 
@@ -45,7 +45,7 @@ def in_stream() -> bool:
 
 def task_run() -> TaskRun | None:
     """The run of a task that this worker is in; None outside of Spark."""
-    context = _context()
+    context = _task_context()
     if context is None:
         return None
     query, batch = job_property(_QUERY), job_property(_BATCH)
@@ -58,7 +58,7 @@ def task_run() -> TaskRun | None:
     )
 
 
-def _context() -> Any:
+def _task_context() -> Any:
     # Imported late, as the rest does without Spark; a worker has it.
     return import_module("pyspark").TaskContext.get()
 

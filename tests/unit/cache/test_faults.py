@@ -20,7 +20,7 @@ from tests.unit.cache.support import Clock, asked, learned, store
 def test_a_writer_that_lives_keeps_its_file(tmp_path: Path) -> None:
     one, other = (store(tmp_path, Clock()) for _ in range(2))
     one.learn([learned({1: ["a"]})])
-    with one._folder._written(lambda _: None) as file:
+    with one._folder._temporary_file(lambda _: None) as file:
         other.tidy()
         assert file.exists()
     assert not file.exists()

@@ -371,7 +371,7 @@ def test_a_disk_that_is_full_is_no_error(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lookup_hints.cache.store.full_table._created", full)
+    monkeypatch.setattr("lookup_hints.cache.store.full_table._create_file", full)
     connector = Readable([(1, "a")])
     for _ in range(2):
         assert run(connector, 1, 2)[0] == [["a"], []]

@@ -287,7 +287,9 @@ def test_a_password_that_was_replaced_meanwhile_is_not_logged(monkeypatch: pytes
 @BOTH
 def test_a_watcher_sees_what_the_task_counts_too(asynchronous: bool) -> None:
     seen: list[LookupMetrics] = []
-    with arrow_worker._opened(people(asynchronous=asynchronous), "watched", process.this_process) as opened:
+    with arrow_worker._open_connector(
+        people(asynchronous=asynchronous), "watched", process.this_process
+    ) as opened:
         spec = people(asynchronous=asynchronous).over(opened.connector)
         batches = ((pa.array(range(start, start + 1024), pa.int64()),) for start in range(0, 4096, 1024))
         task = arrow_worker._Task(spec, opened, batches, lambda counts, waiting: seen.append(counts))

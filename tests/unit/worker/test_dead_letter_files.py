@@ -169,17 +169,17 @@ def test_two_tasks_of_a_batch_that_starts_anew_remove_the_same_letters(
     task.run = TaskRun(3, 0, 0, 17, ("query", 8))
     task.end(failed(0))
     task.properties["spark.jobGroup.id"] = "second"
-    outdated = module._TaskFiles._outdated
+    outdated = module._TaskFiles._outdated_files
 
     def found_by_both(files: module._TaskFiles) -> list[str]:
         paths = outdated(files)
         assert len(paths) == 1
-        monkeypatch.setattr(module._TaskFiles, "_outdated", outdated)
+        monkeypatch.setattr(module._TaskFiles, "_outdated_files", outdated)
         task.run = TaskRun(9, 1, 0, 18, ("query", 8))
         task.end(failed(1))
         return paths
 
-    monkeypatch.setattr(module._TaskFiles, "_outdated", found_by_both)
+    monkeypatch.setattr(module._TaskFiles, "_outdated_files", found_by_both)
     task.run = TaskRun(9, 0, 0, 19, ("query", 8))
     task.end(failed(0))
     assert task.keys == [0, 1]
