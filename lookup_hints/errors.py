@@ -95,7 +95,7 @@ class OptionError(QueryError):
 
 
 class NotAllowed(OptionError):
-    """A table wants what an administrator does not allow; names the switch (``lookup.security.*``)."""
+    """A table needs something that the security policy forbids; names the switch (``lookup.security.*``)."""
 
 
 class UnsupportedLookup(QueryError):
@@ -107,7 +107,7 @@ class ConnectorError(LookupHintsError):
 
     Args:
         message: what failed and what to try; secrets in it are masked by the runtime.
-        permanent: asking again cannot help (a missing table, a refused password): never retried.
+        permanent: whether a retry cannot help (a missing table, a refused password); then there is none.
         retry_after: seconds that the source asked us to wait, or None.
     """
 
@@ -123,13 +123,14 @@ class ConnectorError(LookupHintsError):
 
 
 class AnswerTooLarge(ConnectorError):
-    """A request has an answer that is too large to be taken at once: it is asked again in smaller ones.
+    """The answer to a request is too large to take at once: its keys are asked again in smaller requests.
 
-    Raised by connectors; no failure, and no attempt. A request of one key must be answered whatever its size.
+    Raised by connectors. It counts neither as a failure nor as an attempt. A request of one key must be
+    answered whatever its size.
 
     Args:
         message: what was too large.
-        keys: for how many keys an answer should fit, at least 1.
+        keys: the number of keys to ask at once instead, at least 1.
     """
 
     def __init__(self, message: str, *, keys: int) -> None:
@@ -142,15 +143,15 @@ class LookupTimeout(ConnectorError):
 
 
 class NoTurn(ConnectorError):
-    """A request was not sent, as the limits of its source gave it no permit; its keys are asked again."""
+    """The limits of the source gave a request no permit, so it was not sent; its keys are asked again."""
 
 
 class SourceDown(ConnectorError):
-    """A request was not sent, as its source is down, and `timeout` or `on-open` lets nobody wait: final."""
+    """The source is down, and `timeout` or `on-open` allows no waiting. Permanent: never retried."""
 
 
 class TooManyRequests(LookupHintsError):
-    """A statement wants to send more requests than `lookup.max-requests` allows; nothing hides it."""
+    """A statement needs more requests than `lookup.max-requests` allows. `on-error` does not apply to it."""
 
 
 class AnswerError(ConnectorError):
@@ -196,7 +197,7 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     return f"Did you mean {by_lower[close[0]]!r}?" if close else ""
 
 
-# At the beginning of a line, or after what Spark says before it: the last is that of 3.5.
+# Error text starts a line, or follows one of Spark's prefixes ("PythonException: " is that of Spark 3.5).
 _BEGIN = r"(?:^|thrown from the Python worker: |PythonException: )"
 _OWN_ERROR = re.compile(rf"{_BEGIN}lookup_hints\.errors\.(\w+: .*)$", re.MULTILINE)
 _PYTHON_ERROR = re.compile(
@@ -205,7 +206,7 @@ _PYTHON_ERROR = re.compile(
 
 
 def cause_of(error: BaseException) -> str:
-    """What went wrong, in one line: the error of the lookup where there is one in all that Spark says."""
+    """One line that says what went wrong: the lookup's own error, if Spark's message contains one."""
     text = str(error).strip() or type(error).__name__
     found = _OWN_ERROR.findall(text) or _PYTHON_ERROR.findall(text)
     line = found[-1] if found else text.splitlines()[0]

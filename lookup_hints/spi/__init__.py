@@ -1,6 +1,6 @@
 """What connectors are made of: the classes and values that those who write connectors use.
 
-Nothing here knows of SQL, of a plan or of Spark. Whatever is needed by a connector is imported from here.
+Nothing here depends on SQL, plans or Spark. A connector imports all that it needs from here.
 """
 
 import warnings

@@ -1,7 +1,7 @@
 """Column types: how Spark SQL writes an Arrow type, and how columns are cast: by value or not at all.
 
-Arrow's own casts do not see to that. They rescale decimals modulo 2^128, make infinity of a double that is
-too large for a float, miss the nearest double of a decimal, and know no last year.
+Arrow's own casts can change a value: they rescale decimals modulo 2^128, turn a double that is too large for
+a float into infinity, miss the nearest double of a decimal, and do not check Spark's range of years.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _decimals(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Rescaled where the digits have room, so that nothing is lost before it is looked at."""
+    """Rescale where the digits fit, so that nothing is lost before the value is checked."""
     if types.is_integer(values.type):
         values = values.cast(_ANY_INTEGER)
     more = kind.scale - values.type.scale

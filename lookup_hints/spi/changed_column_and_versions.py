@@ -1,6 +1,6 @@
 """Columns that say when rows have changed, by growing with each change, and when they are valid.
 
-Connectors that can tell it let caches drop the answers that are too old, and keep the others.
+With such a column, caches drop only the answers that are outdated.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class ChangesRequest:
     Args:
         column: a column of the table that is a timestamp, a date or a whole number.
         since: of its type; rows where it is greater have changed. None: only ``Changes.latest`` is wanted.
-        schema: columns of the table that tell keys; may be none, where it matters only whether any changed.
-        most: of this many keys each is wanted; of more, it is enough to know that.
+        schema: columns of the table that identify keys; empty if only whether anything changed matters.
+        most: the most keys to return; if more have changed, return None in their place.
         timeout: seconds left for this request, or None.
     """
 
@@ -43,8 +43,8 @@ class Changes:
     """The answer to a ``ChangesRequest``.
 
     Args:
-        latest: the greatest value that the column has, of its type; null where it has none. It is as old as
-            ``keys``, or older: a change that they do not have yet must not be in it.
+        latest: the greatest value of the column, of its type; null if there is none. Read it before ``keys``:
+            it must not include a change that they miss.
         keys: the columns of the request's ``schema`` for each row that has changed, in any order, maybe
             several times, NULLs included. None: there are more than ``most``, or ``since`` was None.
     """
@@ -54,19 +54,19 @@ class Changes:
 
 
 class ReportsChanges(ABC):
-    """The ability to say which rows have changed, so that a cache can drop what it knows of them."""
+    """The ability to report changed rows, so that a cache drops only their answers."""
 
     @abstractmethod
     def changes(self, request: ChangesRequest) -> Changes:
-        """The changed rows, and how far the column has grown.
+        """The keys of changed rows, and the latest value of the column.
 
-        On a worker, on a thread without an event loop, maybe on a connector that is not open and while
-        lookups run: it opens what it needs itself. Values are exact: to the microsecond, in UTC where they
-        have a zone. More rows may be among them. Of a row that is left out, what is too old is used.
+        On a worker, on a thread without an event loop, possibly on a connector that is not open and while
+        lookups run: it opens what it needs itself. Values are exact: to the microsecond, in UTC if they have
+        a zone. Extra rows do no harm; for a row that is left out, outdated answers stay in use.
 
         Raises:
-            ConnectorError: the source failed, or a value of the column cannot be read. The cache is not used
-                until this is over.
+            ConnectorError: the source failed, or a value of the column cannot be read. The cache is bypassed
+                until it succeeds again.
         """
 
 
@@ -80,9 +80,9 @@ def changed_column_of(table: LookupTable) -> pa.Field | None:
 
 
 def check_changed_column(connector: Connector) -> None:
-    """Refuse a column that cannot tell changes, over a connector that cannot, or a check of none.
+    """Refuse a changed-column of a wrong type, a connector without the ability, or an interval without both.
 
-    On the driver, no I/O. A table that has no columns yet is not looked at.
+    On the driver, no I/O. A table that has no columns yet is not checked.
 
     Raises:
         OptionError: as said.

@@ -63,72 +63,71 @@ class Connector:
         return frozenset(self.table.schema.names)
 
     def required_keys(self) -> frozenset[str]:
-        """Columns without which it cannot be asked: a join without an equality on each of them is refused.
+        """Columns that every request needs: a join without an equality on each of them is refused.
 
-        Nor is the table read whole, as no row has a value there.
+        Such a table is never read whole either, as its rows have no value in these columns.
 
         On the driver, while planning. The default is none.
         """
         return frozenset()
 
     def request_columns(self) -> frozenset[str]:
-        """Columns that shape the request, and are asked by even where others cover the primary key.
+        """Columns that are always part of the key, even if the other equalities cover the primary key.
 
-        On the driver, while planning. The default is none: a primary key is asked by alone.
+        On the driver, while planning. The default is none: a full primary key is used alone.
         """
         return frozenset()
 
     def keys_per_request(self) -> int | None:
-        """The most keys that a request may hold, or None where `batch-size` alone decides.
+        """The largest number of keys in one request, or None if only `batch-size` limits it.
 
-        On the driver, while planning. Where it is 1, a connector with row lookups is asked by them.
+        On the driver, while planning. If it is 1, a connector with row lookups is called row by row.
         """
         return None
 
     def requests_at_once(self) -> int | None:
-        """The most requests worth having in flight in one task, or None where `capacity` alone decides.
+        """The most requests in flight of one task that make sense, or None if only `capacity` limits them.
 
-        On the worker, once per task, also before opening, when references in the options are not resolved.
-        For a source that is asked over few connections: keys that wait for one can go in larger requests.
+        Give a number for a source with few connections: keys that wait for one then go out in larger
+        requests. On the worker, once per task, also before opening, when references are not resolved yet.
         """
         return None
 
     def opened_with(self) -> Hashable:
-        """What opening reads on this worker, as it is now: where it changes, the connector is opened again.
+        """A value that changes when files read by ``open`` change; the connector is then opened again.
 
-        On the worker, before opening and at the start of each task, which asks the one that is open. The
-        default covers ``${file:}`` references and the files that options of the type ``FILE`` name. May not
-        raise, nor take long.
+        On the worker, before opening and at the start of each task. Must not raise and must be fast. The
+        default covers ``${file:}`` references and the files that options of the type ``FILE`` name.
         """
         return self.table.files_now(self.OPTIONS)
 
     def place(self) -> str:
-        """Where the source is, for logs, without secrets; empty where that cannot be said.
+        """The location of the source for logs, without secrets; empty if unknown.
 
         On the worker. The default is the host that the options ``url``, or ``host`` and ``port``, name.
         """
         return place_of(self.table)
 
     def origin(self) -> str:
-        """Whose budgets and limits its requests count for: server and user, never a password.
+        """The server and user that budgets and limits apply to, without a password.
 
-        Connectors of equal origins share them. Empty where there is no server (rows in memory, a file, a
-        function), and where it cannot be told here. On the worker, and on the driver while planning; may not
-        raise, touches nothing outside the process. The default is the host that the options ``url``, or
+        Connectors with equal origins share them. Empty if there is no server (rows in memory, a file, a
+        function) or if it is unknown here. On the worker, and on the driver while planning; must not raise
+        and touches nothing outside the process. The default is the host that the options ``url``, or
         ``host`` and ``port``, name, and the option ``user`` or ``username``.
         """
         return origin_of(self.table)
 
     def ending(self, error: Exception) -> Ending:
-        """What ``error`` of a lookup says of the source: it is down, gets too many requests, or neither.
+        """Classify ``error`` of a lookup: the source is down, gets too many requests, or neither.
 
-        On the worker. By the default a lost connection and a timeout are ``lost``, and a source that says how
-        long to wait has ``refused``. Where the driver has errors of its own for these, name them here.
+        On the worker. By default a lost connection or a timeout is ``lost``, and a source that says how long
+        to wait has ``refused``. Override it if the client library has its own errors for these.
         """
         return ending_of(error)
 
     def secrets(self) -> set[str]:
-        """Texts that must not appear in any message; called on the worker after opening.
+        """Texts to mask in every message; called on the worker after opening.
 
         Values of options marked ``secret`` and of resolved references belong here;
         ``LookupTable.read`` returns them.
@@ -137,7 +136,7 @@ class Connector:
 
 
 class SyncLookup(Connector, ABC):
-    """A connector that answers while its caller waits."""
+    """A connector with blocking lookups."""
 
     def open(self) -> None:
         """Connect. On the worker, once per process, before the first ``lookup``."""
@@ -219,11 +218,11 @@ class StartedRow(Protocol):
     """A key whose lookup was started."""
 
     def cancel(self) -> None:
-        """Its time is up, or Spark wants no more rows: nothing is to be told of it."""
+        """Stop it: its time is up, or Spark wants no more rows. No outcome is reported for it."""
 
 
 StartedRows: TypeAlias = Sequence[tuple[StartedRow, "Rows | Exception | Coroutine[Any, Any, Rows]"]]
-"""What came of keys that were started: a coroutine goes on where there is no outcome yet."""
+"""Started keys with their outcomes; a coroutine in place of an outcome finishes the lookup."""
 
 TakeRows: TypeAlias = Callable[[StartedRows], None]
 
@@ -232,11 +231,11 @@ class RowStarter(Protocol):
     """Starts lookups of many keys at once, for one task."""
 
     def start(self, requests: Sequence[RowRequest]) -> Sequence[StartedRow]:
-        """Start the first of ``requests``, as many as need not wait for anything, and none that waits."""
+        """Start as many of the first ``requests`` as can be sent without waiting, and return them."""
 
 
 class SyncRowLookup(RowsAsTable, SyncLookup):
-    """A connector that is asked one key at a time, and answers while its caller waits."""
+    """A connector with blocking lookups of one key at a time."""
 
     @abstractmethod
     def lookup_row(self, request: RowRequest) -> Rows:
@@ -281,22 +280,22 @@ class AsyncRowLookup(RowsAsTable, AsyncLookup):
         """
 
     def row_starter(self, take: TakeRows) -> RowStarter | None:
-        """What starts many keys at once, without a task for each of them; by default nothing does.
+        """A starter of many keys at once that needs no asyncio task per key; None by default.
 
-        It is for a connector to which tasks cost more than its requests, and which ``AcquiresPermits``. The
-        keys that are not started are looked up by ``alookup_row``. Called on the event loop, in the context
-        of a lookup: it keeps its ``permits()`` and ``reporting()``.
+        Implement it if asyncio tasks cost more than the requests themselves. The connector must be an
+        ``AcquiresPermits``. Keys that it does not start are looked up by ``alookup_row``. Called on the
+        event loop in the context of a lookup, so that ``permits()`` and ``reporting()`` work.
 
         Args:
-            take: is called on the loop, later than ``start``, with what came of some keys. Each key that
-                is not cancelled comes once.
+            take: call it on the loop, after ``start`` has returned, with outcomes of started keys: once for
+                each key that was not cancelled.
         """
         return None
 
     async def alookup(self, request: LookupRequest) -> Answer:
         """The rows of each key, asked all at once; a key that fails fails alone.
 
-        The engine does not come here: it calls ``alookup_row`` or ``row_starter``, with `capacity`.
+        The engine does not call this: it calls ``alookup_row`` or ``row_starter``, bounded by `capacity`.
         """
         return await self._each(request, self.alookup_row)
 
@@ -317,43 +316,44 @@ class AsyncRowLookup(RowsAsTable, AsyncLookup):
 
 
 class SupportsBackpressure(ABC):
-    """The ability of an async connector to let lookups under way wait while rows fill the memory of a task.
+    """The ability of an async connector to pause lookups in flight while a task's buffer of rows is full.
 
-    The engine asks no more keys then, but what it has asked already may be more than it expected. Both
-    methods are called on the worker's event loop, maybe on a connector that is not open.
+    The engine sends no new requests then, but answers in flight may be larger than it expected. Both
+    methods are called on the worker's event loop, possibly on a connector that is not open.
     """
 
     @abstractmethod
     def hold_back(self, task: Hashable, *, needs_answer: bool) -> None:
-        """Answers that are large should wait. Called again where ``needs_answer`` changes.
+        """Pause large answers. Called again when ``needs_answer`` changes.
 
         Args:
-            task: tells tasks apart that hold back.
-            needs_answer: the rows wait for the answer to a lookup under way, mostly the oldest: it goes on.
+            task: identifies the task whose buffer is full.
+            needs_answer: whether the buffered rows wait for a lookup in flight (usually the oldest), which
+                must then go on.
         """
 
     @abstractmethod
     def go_on(self, task: Hashable) -> None:
-        """There is room again, or time is short. May be called without ``hold_back`` before it."""
+        """Resume: there is room again, or time is short. May be called without a ``hold_back`` before."""
 
 
 class AcquiresPermits:
-    """The ability of a connector to acquire a permit for each request that it sends: see ``spi.permits``.
+    """The ability of a connector to acquire its own permit for each request: see ``spi.permits``.
 
-    For one that sends several requests in a lookup, or sends one again. For all others the engine acquires
-    one for each lookup, and asks ``Connector.ending`` what a failure says of the source.
+    Inherit it if one lookup may send several requests, or repeat one. For all others the engine acquires
+    one permit per lookup and classifies failures by ``Connector.ending``.
     """
 
 
 class ReportsOutcomes(ABC):
-    """The ability to give a row for a key that has none, with a status or the text of an error."""
+    """The ability to return a row for a key that was not found, with a status or the text of an error."""
 
     @abstractmethod
     def outcome_rows(self, keys: pa.Table, schema: pa.Schema, outcome: Outcome) -> pa.Table | None:
         """A row for each of ``keys``, in their order, or None for no rows. On the worker.
 
-        Called when no further try will be made: for misses, and for failures where `on-error` is ``null``,
-        which may be a failure to open: then it is called on a connector that is not open.
+        Called after the last attempt, for misses, and for failures if `on-error` is ``null``. After a
+        failure to open it is called on a connector that is not open.
         """
 
 
@@ -367,9 +367,9 @@ class Scan(ABC):
     def partitions(self, wanted: int) -> Sequence[str]:
         """Parts of the table that together hold each row once; one, the default, is the whole table.
 
-        On the driver, when a query is about to read the table. What takes longer than a second, or fails, is
-        given up, and one task reads the table. Later queries read the same parts, so they must hold the rows
-        that come after this call, too.
+        On the driver, when a query is about to read the table. If it fails or takes longer than a second,
+        one task reads the table. Later queries reuse the parts, so together they must also hold rows that
+        are added after this call.
 
         Args:
             wanted: the most parts to return.
@@ -384,8 +384,8 @@ class Scan(ABC):
 class FilteredScan(Scan):
     """The ability to leave rows out while the whole table is read.
 
-    A filter narrows, it replaces nothing: Spark checks the condition again. So a source may give more rows
-    than those that meet a filter, as one that compares texts without case does, but never fewer.
+    Spark checks the condition again. So a source may return rows that do not meet a filter (for example
+    because it ignores case), but must not leave out one that does.
     """
 
     @abstractmethod
@@ -420,11 +420,10 @@ def why_not_read(connector: Connector) -> str:
 
 
 class OrderedLookup(ABC):
-    """A connector that gives, of the rows of a key, those that a value asks for by order.
+    """A connector that selects, among the rows of a key, those nearest to a value or whose range holds it.
 
-    It is asked with ``LookupRequest.order``, whose column ``can_order`` has agreed to; it answers
-    ``PlacedRows``: the nearest row to each value, or all rows whose range holds it. Without this ability all
-    rows of a key are asked for, and the worker chooses.
+    Its requests have a ``LookupRequest.order`` with a column that ``can_order`` accepts, and it answers with
+    ``PlacedRows``. Without this ability the worker requests all rows of a key and selects itself.
     """
 
     @abstractmethod
@@ -433,15 +432,15 @@ class OrderedLookup(ABC):
 
 
 class Statistics(ABC):
-    """The ability to say how large the table is: by that the planner chooses whether to ask or to read it."""
+    """The ability to estimate the table's size, by which the planner chooses lookups or reading it whole."""
 
     @abstractmethod
     def statistics(self) -> TableSize:
         """About how large the table is, without reading it.
 
-        On the driver while planning, on a thread without an event loop; opens what it needs itself. What
-        takes longer than a second, or fails, is given up, and EXPLAIN says so. An answer that is not
-        ``exact`` may be remembered for a minute.
+        On the driver while planning, on a thread without an event loop; opens what it needs itself. If it
+        fails or takes longer than a second, the size is unknown, and EXPLAIN says so. An answer that is not
+        ``exact`` may be reused for a minute.
         """
 
 
@@ -464,7 +463,7 @@ class ReportsSchema(ABC):
 
 
 class ShowsAnswers(ABC):
-    """The ability to show an answer as it comes, of which columns can be guessed."""
+    """The ability to show a raw answer of the source, from which columns can be inferred."""
 
     @abstractmethod
     def answer_to(self, key: Mapping[str, Any]) -> tuple[Any, Mapping[str, str]] | None:
@@ -517,12 +516,12 @@ def outcomes_of(
 def _table_of(
     connector: RowsAsTable, found: Sequence[tuple[int, tuple[RowRequest, Any]]], schema: pa.Schema
 ) -> pa.Table:
-    """The rows found as a table; the connector is not asked for none, as it may have failed to open."""
+    """The rows found as a table. Without rows the connector is not called: it may have failed to open."""
     return connector.rows_as_table([row for _, row in found], schema) if found else schema.empty_table()
 
 
 def _check_rows(connector: RowsAsTable, request: RowRequest, rows: object) -> None:
-    """Refuse what holds no rows: None, one row alone, a coroutine."""
+    """Refuse a result that is no list of rows: None, a single row, a coroutine."""
     if not isinstance(rows, Iterable) or isinstance(rows, Mapping | str | bytes):
         key = " and ".join(f"{name} = {value!r}" for name, value in request.key.items())
         raise AnswerError(
@@ -535,7 +534,7 @@ def _check_rows(connector: RowsAsTable, request: RowRequest, rows: object) -> No
 def _refused(
     connector: RowsAsTable, found: Sequence[tuple[int, tuple[RowRequest, Any]]], schema: pa.Schema
 ) -> Mapping[int, Exception]:
-    """The keys whose rows make no table, and why."""
+    """The keys whose rows cannot become a table, each with its error."""
     refused: dict[int, Exception] = {}
     for place, row in found:
         try:

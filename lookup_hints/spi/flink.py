@@ -1,6 +1,6 @@
-"""Options and connectors of Flink that there are not here under that name: what to write instead.
+"""Options and connectors of Flink that have another name here, or none: what to write instead.
 
-They are asked for where a name is unknown, so an option that comes to be needs no change here to take effect.
+Consulted only for unknown names, so an option that is added later takes effect without a change here.
 """
 
 from __future__ import annotations

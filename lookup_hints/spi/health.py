@@ -1,4 +1,4 @@
-"""Whether a source can be asked, and asked fast: what ``lookup-hints doctor`` looks at."""
+"""Health checks of ``lookup-hints doctor``: whether a source can be reached, and how fast it answers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """One thing that was looked at.
+    """One check and its result.
 
     Args:
-        name: what was looked at: ``dns``, ``tcp``, ``tls``, ``login``, ``rights``, ``table``, ``columns``,
+        name: what was checked: ``dns``, ``tcp``, ``tls``, ``login``, ``rights``, ``table``, ``columns``,
             ``index``, ``connections``, ``lookup``, or a name of the connector's own.
         verdict: ``ok``, ``warn``, ``fail``, or ``skipped`` where it cannot be seen.
         what: what was found.
@@ -37,7 +37,7 @@ class HealthCheck:
 
 @dataclass(frozen=True)
 class HealthRequest:
-    """What will be asked of a table.
+    """The lookups to expect of a table.
 
     Args:
         keys: each list of columns that lookups ask by.
@@ -60,7 +60,7 @@ class HealthRequest:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Whom a connector connects to; ``tls`` is what it trusts where TLS begins at once."""
+    """A host and port that a connector connects to; ``tls`` is its trust where TLS begins at once."""
 
     host: str
     port: int | None
@@ -68,10 +68,10 @@ class Endpoint:
 
 
 class ReportsHealth(ABC):
-    """The ability to say more of a source than that its host and port are there, and that a lookup works.
+    """The ability to check more of a source than whether its host and port answer and a lookup works.
 
     All methods are called on the driver and on workers, on a thread without an event loop and on a connector
-    that is not open; they open what they need, and write nothing. Secrets in what they say are masked.
+    that is not open; they open what they need, and write nothing. Secrets in their results are masked.
     """
 
     DRIVERS: ClassVar[tuple[str, ...]] = ()
@@ -81,14 +81,14 @@ class ReportsHealth(ABC):
 
     @abstractmethod
     def endpoints(self) -> Sequence[Endpoint]:
-        """Whom it connects to; none where there is no host, or another program finds it."""
+        """Hosts and ports that it connects to; none if there is no host, or another program finds it."""
 
     @abstractmethod
     def health(self, request: HealthRequest) -> Iterator[HealthCheck]:
-        """What can be found out, step by step, up to an error."""
+        """Run the checks step by step, up to the first error."""
 
     def sample(self, columns: Sequence[str], most: int) -> pa.Table | None:
-        """Some rows of ``columns``, whose keys are then asked for; None where that would cost too much."""
+        """Some rows of ``columns``, whose keys are then looked up; None if that would cost too much."""
         return None
 
     def check_of(self, error: Exception) -> str:
@@ -99,7 +99,7 @@ class ReportsHealth(ABC):
 def connections_check(
     request: HealthRequest, pool_size: int, limits: Mapping[str, tuple[int, int]] | None
 ) -> HealthCheck:
-    """What tasks will open against what a server allows.
+    """Compare the connections that tasks will open with what the server allows.
 
     Args:
         request: what will be asked.

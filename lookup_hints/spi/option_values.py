@@ -248,7 +248,7 @@ NAMES = OptionType("names, comma-separated", _names)
 
 
 class Place(Enum):
-    """Where an option may be given; what is nearer to the statement beats what is further away."""
+    """The places where an option may be given; the place nearest to the statement wins."""
 
     HINT = "hint"
     TABLE = "table"
@@ -416,18 +416,18 @@ Conf = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class InForce:
-    """A value, and the place that gives it; None where that is the option's default."""
+    """A value and the place it comes from; None for the option's default."""
 
     value: Any
     source: Place | None = None
 
 
 def in_force(option: Option, conf: Conf, given: Mapping[Place, Mapping[str, Any]] = {}) -> InForce:
-    """The value that the place nearest to the statement gives ``option``.
+    """The value in force: the one of the place nearest to the statement.
 
     Args:
-        option: what is asked for.
-        conf: the session, which counts where nothing nearer gives a value.
+        option: the option.
+        conf: the session, which is used if no nearer place gives a value.
         given: the typed values that nearer places give, by the keys of options.
 
     Raises:

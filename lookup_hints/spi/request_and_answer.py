@@ -269,16 +269,16 @@ class OrderCondition:
 
 @dataclass(frozen=True)
 class LookupRequest:
-    """One question to a connector: distinct, non-null keys, and the columns wanted.
+    """One request to a connector: distinct, non-null keys, and the columns to return.
 
     Args:
         keys: one row per key; its columns are the dimension columns asked by, typed as in the table's
             schema, in the order of the join's equalities. No NULL, no duplicate, at least one row.
         schema: what the answer must hold: the key columns and the wanted ones, in the table's order.
         timeout: seconds left for this request, or None.
-        attempt: which try this is, from 1; where keys of several tries go together, the highest.
-        order: which rows of a key are wanted; the last column of ``keys`` has the values that its column is
-            compared with. Only an ``OrderedLookup`` is asked so.
+        attempt: the number of the attempt, from 1; the highest if keys of several attempts go together.
+        order: which rows of a key to return; the last column of ``keys`` then has the values to compare its
+            column with. Only an ``OrderedLookup`` gets such requests.
     """
 
     keys: pa.Table
@@ -301,7 +301,7 @@ class LookupRequest:
 
 @dataclass(frozen=True)
 class PlacedRows:
-    """An answer that says itself which key each row belongs to.
+    """An answer that states for each row which key it belongs to.
 
     For sources whose own equality differs from SQL's (case-insensitive, prefix, nearest): row ``i`` of
     ``rows`` belongs to row ``positions[i]`` of the request's keys, and its key columns are not compared.
@@ -314,12 +314,12 @@ class PlacedRows:
 
 @dataclass(frozen=True)
 class Outcomes(PlacedRows):
-    """Rows, where some keys of the request failed and the others have their answer.
+    """The answer of a request in which some keys failed.
 
     Args:
-        failures: by the position of its key, why a key has no outcome; it counts as if the key had been
-            asked alone.
-        notes: by the position of its key, what ``ReportsOutcomes`` is told about a key without rows.
+        failures: the errors of failed keys, by the position of the key; each counts as if its key had been
+            requested alone.
+        notes: details on keys without rows for ``ReportsOutcomes``, by the position of the key.
     """
 
     failures: Mapping[int, Exception] = field(default_factory=dict)
@@ -350,7 +350,7 @@ class RowRequest(NamedTuple):
 
 @dataclass(frozen=True)
 class Miss:
-    """No rows, and what ``ReportsOutcomes`` is told about it."""
+    """No rows, with details for ``ReportsOutcomes``."""
 
     note: Any = None
 
@@ -361,12 +361,12 @@ Rows: TypeAlias = "Sequence[Any] | Miss"
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a lookup ended that found no rows, for connectors that tell about it in rows.
+    """How a lookup without rows ended, for connectors that return a row for it.
 
     Args:
         error: why it failed, or None for a miss.
         attempts: how often the keys were asked.
-        notes: what the answer noted about each key, in the order of the keys.
+        notes: the details that the answer gave for each key, in the order of the keys.
     """
 
     error: Exception | None

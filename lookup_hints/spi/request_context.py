@@ -1,7 +1,7 @@
-"""What a connector may tell of its requests (bytes, refusals, waits, HTTP), and when each may be sent.
+"""What a connector reports of its requests (bytes, refusals, waits, HTTP), and permits to send them.
 
-The engine sets who listens before each call; tasks that the call starts inherit it. Where nobody counts, as
-in a scan or when a connector is used alone, telling does nothing.
+The engine sets the listener before each call; asyncio tasks that the call starts inherit it. Without one, as
+in a scan or when a connector is used alone, reports are dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class HttpExchange(Protocol):
 
 
 class Reporting(Protocol):
-    """Listens to what a connector tells of its requests; called on the thread that asked the connector."""
+    """Receives the reports of a connector; called on the thread that called the connector."""
 
     def sent(self, nbytes: int) -> None:
         """This many bytes of a request went out."""
@@ -41,7 +41,7 @@ class Reporting(Protocol):
         """This many bytes of an answer came in."""
 
     def throttled(self) -> None:
-        """The source refused a request for a while, as it gets too many."""
+        """The source refused a request because it gets too many."""
 
     def waiting(self, wait: Wait) -> AbstractContextManager[None]:
         """A block in which one request waits before it is sent."""
@@ -91,10 +91,10 @@ _listening: ContextVar[Reporting] = ContextVar("lookup_hints_reporting", default
 
 
 def reporting() -> Reporting:
-    """Who listens to what the lookup tells that runs here.
+    """The listener of the lookup that runs here.
 
-    Ask again in each lookup: a task in the background, or a callback of a connection, outlives the lookup
-    that it was started in.
+    Call it in each lookup and do not keep the result: background tasks and callbacks of connections outlive
+    the lookup that started them.
 
     Examples:
         In a lookup:
@@ -110,20 +110,20 @@ def reporting() -> Reporting:
 
 
 Ending: TypeAlias = Literal["served", "refused", "lost", "unknown"]
-"""How a request ended: with an answer (a miss and a 404 are some, too), refused because of too many requests,
-without an answer for reasons of transport, or in a way that says nothing of the source."""
+"""How a request ended: ``served`` (a miss and a 404 are answers, too), ``refused`` because of too many
+requests, ``lost`` by a failure of transport, or ``unknown``, which says nothing about the source."""
 
 
 class Permits(Protocol):
     """Gives permits to one lookup; used on the thread or loop that asks the connector.
 
-    The engine acquires one for each lookup, so most connectors need nothing of this. One that sends several
-    requests in a lookup, or knows best how each of them ended, is an ``AcquiresPermits``. Where nobody bounds
-    the requests, as in a scan or when a connector is used alone, each permit is there at once.
+    The engine acquires one for each lookup, so most connectors need none of this. A connector that sends
+    several requests per lookup, or classifies their ends itself, is an ``AcquiresPermits``. Without limits,
+    as in a scan or when a connector is used alone, every permit is granted at once.
     """
 
     def try_acquire(self, count: int = 1) -> int:
-        """Take so many, or as many as are free now; say how many.
+        """Take up to so many permits without waiting; returns how many were taken.
 
         ``acquire`` and ``acquire_blocking`` wait for one.
         """
@@ -152,7 +152,7 @@ class Permits(Protocol):
             started: when it was sent, on the monotonic clock.
             ending: how it ended.
             pause: seconds for which the source asks not to be asked, or None.
-            count: how many requests are over that were served, the last of which was sent then.
+            count: how many served requests end with this call; ``started`` is that of the last.
         """
 
 
@@ -179,7 +179,7 @@ FREE: Permits = _Free()
 
 
 def ending_of(error: BaseException) -> Ending:
-    """How a request ended that raised ``error``, as far as that, or what it comes from, can tell.
+    """Classify the end of a request that raised ``error``, by its class or those of its causes.
 
     >>> ending_of(ConnectionRefusedError()), ending_of(ConnectorError("wait", retry_after=2.0))
     ('lost', 'refused')
@@ -225,7 +225,7 @@ def permits() -> Permits:
 
 @contextmanager
 def reporting_to(listener: Reporting, own: Permits = FREE) -> Iterator[None]:
-    """A block whose lookups tell ``listener``, and take their permits from ``own``; for the engine."""
+    """A block whose lookups report to ``listener`` and take permits from ``own``; for the engine."""
     tokens = _listening.set(listener), _permits.set(own)
     try:
         yield

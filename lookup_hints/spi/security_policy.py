@@ -1,8 +1,8 @@
 """What SQL may use on machines that are not its author's: connectors, references, files and hosts.
 
 An administrator sets the switches in Spark's static configuration, in the environment of the driver, or in
-that of the workers. Each place that sets one restricts: what is to be allowed, all must allow. Nothing that
-a statement says can widen them.
+that of the workers. Something is allowed if every place that sets a switch allows it. No statement can widen
+them.
 """
 
 from __future__ import annotations
