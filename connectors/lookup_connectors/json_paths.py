@@ -11,6 +11,7 @@ from typing import Any
 _CHAIN = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _NAME = r"(?:[^\W\d]\w*|\"[^\"\\]+\")"
 _WAY = re.compile(rf"{_NAME}(?:\.{_NAME})*(?=\[|\.[\[{{*]|\s*\|(?!\|)|$)")
+_INTO_ELEMENTS = re.compile(r"\[[\d*]*\]\.")
 _ODD_NAME = re.compile(r"[\w@$:/#-]*[@$:/#-][\w@$:/#-]*|\d\w*|@\w+\.\w+")
 _PARTS = re.compile(r"@\w+\.\w+|[^.]+")
 
@@ -42,6 +43,12 @@ class Path:
             return (self.only,)
         match = _WAY.match(self.text)
         return tuple(part.strip('"') for part in re.findall(r'"[^"]+"|\w+', match[0])) if match else ()
+
+    @cached_property
+    def leads_into_elements(self) -> bool:
+        """Whether it goes on from a list to members of its elements, none of which it leaves out."""
+        match = _WAY.match(self.text)
+        return match is not None and _INTO_ELEMENTS.match(self.text, match.end()) is not None
 
 
 def named(name: str) -> Path:

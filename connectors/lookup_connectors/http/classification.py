@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from lookup_connectors.conversion import shown_as_json
 from lookup_connectors.http import error_bodies
+from lookup_connectors.http.completeness import failed_part
 from lookup_connectors.http.headers import asks_to_wait, nothing_remains
 from lookup_connectors.http.response import HttpFailure, PageRows, Response, ResponseReader
 from lookup_connectors.json_paths import Path, PathFailure
@@ -77,7 +78,7 @@ class Classification(NamedTuple):
         rows: those of an answer.
         document: what its body holds.
         said: what of the body describes the failure.
-        is_told: whether the body alone says that it is a failure, and not the code.
+        verdict: what the body alone says of itself, where the code says nothing of a failure.
         tip: what to try.
         failure: the failure itself, where the body cannot be read.
     """
@@ -86,7 +87,7 @@ class Classification(NamedTuple):
     rows: PageRows
     document: Any = None
     said: str = ""
-    is_told: bool = False
+    verdict: str = ""
     tip: str = ""
     failure: HttpFailure | None = None
 
@@ -94,6 +95,9 @@ class Classification(NamedTuple):
 _NONE = PageRows()
 _MISS = Classification("miss", _NONE)
 
+_FAILED = "says that it failed"
+_PARTIAL = "says that it is not whole"
+_TAKE_PART = "'partial' = 'accept' takes what came."
 _USED_UP = "A quota of these credentials is used up; waiting a little does not help."
 _NOT_YET = "The answer is not there yet. If it is, 'error-when' = '`false`' takes it as it is."
 _OTHERWISE = (
@@ -131,18 +135,18 @@ class ResponseClassifier:
             HttpFailure: the document is not what it should be.
         """
         if self.rules.when is not None:
-            return self._by_rule(self.rules.when, document) or self._answer(document)
+            return self._by_rule(self.rules.when, document) or self._whole(document, self._answer(document))
         if self.reader.is_row(document):
             return self._answer(document)  # most answers, of which nothing below could say more
         errors = error_bodies.graphql_errors(document, self.reader.rows.way)
         if errors is not None and self.reader.reads("errors"):
             errors = []
-        if errors:
+        if errors and not (self.reader.takes_part and self._answer(document).rows.rows):
             return self._told(
                 ["errors"], {"errors": errors}, document, error_bodies.status_told({"errors": errors})
             )
         if errors is not None:
-            return self._answer(document)
+            return self._whole(document, self._answer(document), heeds_errors=False)
         try:
             classified = self._answer(document)
         except HttpFailure:
@@ -151,12 +155,32 @@ class ResponseClassifier:
                 raise
             return told
         if not classified.rows.rows:
-            return self._by_envelope(document, is_absent=not classified.rows.is_listed) or classified
+            told = self._by_envelope(document, is_absent=not classified.rows.is_listed)
+            return told or self._whole(document, classified)
         if self.reader.rows.text == "@":
             # What is no row will be refused; unless it says that it may be asked again, or finds nothing.
             told = self._by_envelope(document)
-            return classified if told is None or told.kind == "permanent" else told
-        return classified
+            if told is not None and told.kind != "permanent":
+                return told
+        return self._whole(document, classified)
+
+    def _whole(
+        self, document: Any, classified: Classification, *, heeds_errors: bool = True
+    ) -> Classification:
+        """``classified``, unless the answer says that a part of it failed."""
+        if self.reader.takes_part:
+            return classified
+        part = failed_part(
+            document,
+            self.reader.rows,
+            self.reader.read_of(document),
+            has_rows=bool(classified.rows.rows),
+            heeds_errors=heeds_errors and self.rules.when is None,
+        )
+        if part is None:
+            return classified
+        told = self._told(part.names, part.envelope, document, None, kind=part.kind)
+        return told._replace(verdict=_PARTIAL, tip=_TAKE_PART)
 
     def _answer(self, document: Any) -> Classification:
         return Classification("answer", self.reader.found(document), document)
@@ -169,7 +193,7 @@ class ResponseClassifier:
         if told is None or told is False or told in ("", [], {}):
             return None
         kind: Kind = told if told in FAILURES else (self.rules.kind or _kind_of(error_bodies.words(document)))
-        return Classification(kind, _NONE, document, self._description(document) or _short(document), True)
+        return Classification(kind, _NONE, document, self._description(document) or _short(document), _FAILED)
 
     def _by_envelope(self, document: Any, *, is_absent: bool = True) -> Classification | None:
         """The failure that an answer without rows tells beside them.
@@ -188,7 +212,9 @@ class ResponseClassifier:
             names = error_bodies.not_yet_told(beside) if is_absent else []
             if names:
                 said = self._description(document) or _short(error_bodies.told_of(beside, names))
-                return Classification(self.rules.kind or "transient", _NONE, document, said, True, _NOT_YET)
+                return Classification(
+                    self.rules.kind or "transient", _NONE, document, said, _FAILED, _NOT_YET
+                )
         beside, names = error_bodies.told_instead(document, self.reader.rows.way)
         if names:
             tip = f"There is nothing at 'rows' = {self.reader.rows.text!r}. {_OTHERWISE}"
@@ -196,9 +222,14 @@ class ResponseClassifier:
         return None
 
     def _told(
-        self, names: Sequence[str], about: Mapping[str, Any], document: Any, status: int | None
+        self,
+        names: Sequence[str],
+        about: Mapping[str, Any],
+        document: Any,
+        status: int | None,
+        kind: Kind = "permanent",
     ) -> Classification:
-        kind: Kind
+        """The failure that members ``names`` say, of ``kind`` where no word of theirs says another."""
         if self.rules.kind is not None:
             kind = self.rules.kind
         elif (status is not None and status in _ALWAYS_THROTTLED) or error_bodies.speaks_of_rates(about):
@@ -206,9 +237,9 @@ class ResponseClassifier:
         elif status is not None and status in self.transient.statuses:
             kind = "transient"
         else:
-            kind = _kind_of(error_bodies.words(about))
+            kind = _kind_of(error_bodies.words(about), kind)
         said = self._description(document) or _short(error_bodies.told_of(about, names))
-        return Classification(kind, _NONE, document, said, True, _OTHERWISE)
+        return Classification(kind, _NONE, document, said, _FAILED, _OTHERWISE)
 
     # Another code.
 
@@ -266,10 +297,10 @@ class ResponseClassifier:
         return "" if found is None else _short(found)
 
 
-def _kind_of(told: frozenset[str]) -> Kind:
+def _kind_of(told: frozenset[str], otherwise: Kind = "permanent") -> Kind:
     if not error_bodies.THROTTLED.isdisjoint(told):
         return "throttled"
-    return "transient" if not error_bodies.PASSING.isdisjoint(told) else "permanent"
+    return "transient" if not error_bodies.PASSING.isdisjoint(told) else otherwise
 
 
 def _short(value: Any) -> str:

@@ -101,10 +101,14 @@ _NOTHING = frozenset({"", "0", "false", "none", "null", "ok", "success", "noerro
 
 COUNTS = {
     "from": ("startat", "offset", "skip", "start", "startindex", "from"),
-    "all": ("total", "totalcount", "totalresults", "totalitems", "totalsize"),
+    "all": (
+        "total", "totalcount", "totalresults", "totalitems", "totalsize", "totalelements", "totalrecords",
+        "numfound",
+    ),
+    "size": ("perpage", "pagesize", "limit", "maxresults", "itemsperpage"),
     "page": ("page", "currentpage", "pagenumber", "pageindex"),
     "pages": ("totalpages", "pagecount", "lastpage", "pages", "nbpages", "numpages", "pagestotal"),
-}
+}  # fmt: skip
 """A start and a total, or a page and the number of pages, tell together whether there is more."""
 
 _MESSAGES = word_set("message messages msg detail details info information note reason description")
@@ -242,6 +246,18 @@ def _says_failed(name: str, value: Any) -> bool:
     if name in _WELL and (value is False or (isinstance(value, str) and word(value) == "false")):
         return True
     return (name in _FAILED and value is True) or (name in _ERRORS and is_something(value))
+
+
+def errors_told(envelope: Mapping[str, Any]) -> list[str]:
+    """The members of ``envelope`` that are errors though rows came; a message alone may be one of success."""
+    return [
+        name
+        for name, value in envelope.items()
+        if (plain := plain_name(name)) in _ERRORS
+        and (plain == "error" or plain not in _TEXTS)
+        and is_something(value)
+        and not _says_not_found(value)
+    ]
 
 
 def nothing_told(envelope: Mapping[str, Any]) -> bool:

@@ -307,8 +307,8 @@ class Exchange:
         if classified.failure is not None:
             return classified.failure
         status = response.status
-        how = ", and says that it failed" if classified.is_told else ""
-        tip = classified.tip or ("" if classified.is_told else _TIPS.get(status, ""))
+        how = f", and {classified.verdict}" if classified.verdict else ""
+        tip = classified.tip or ("" if classified.verdict else _TIPS.get(status, ""))
         return HttpFailure(
             f"table {self.table}: {request.origin} answered {status} to {request.method}{how}."
             f"{_says(classified.said or response.excerpt())} {tip}".rstrip(),

@@ -96,6 +96,13 @@ RESPONSE = (
     Option("first-page", integer(0), "Number of the first page (`page`).", default=1),
     Option("page-size", integer(1), "Rows of a full page: a shorter one is the last (`page`, `offset`)."),
     Option("max-pages", integer(1), "More pages than this are an error.", default=100),
+    Option(
+        "partial",
+        choice("fail", "accept"),
+        "What an answer is that says of itself that it is not whole (a part failed, a list is cut, there are"
+        " more rows): an error, or as good as any.",
+        default="fail",
+    ),
 )  # fmt: skip
 
 OUTCOMES = (
@@ -388,6 +395,7 @@ class _HttpPlanning:
                 name for name in self._names if name == row_key or f"path.{name.lower()}" in given
             ),
             exact=any(_has_decimal(field.type) for field in self._table.schema),
+            takes_part=self._choice("partial", "fail") == "accept",
         )
 
     def _sources(self) -> dict[str, Path | str]:

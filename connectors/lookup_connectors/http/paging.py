@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import product
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 from lookup_connectors.bytes_in_flight import ByteLease
-from lookup_connectors.http.error_bodies import COUNTS, is_something, number_in, plain_name, word_set
+from lookup_connectors.http.completeness import listed_at, more_in_headers, more_told, total_told
+from lookup_connectors.http.error_bodies import number_in
 from lookup_connectors.http.exchange import Answered, Begun, Exchange
 from lookup_connectors.http.headers import next_link
 from lookup_connectors.http.request import Request
@@ -73,6 +72,7 @@ class Paging:
         if self.is_counted:
             current = self._with_parameter(request, self.first if self.kind == "page" else 0)
         rows: PageRows | None = None
+        so_far, before = 0, b""
         asked: set[tuple[str, bytes | None]] = set()
         while current is not None:
             if (current.url, current.body) in asked:
@@ -99,8 +99,16 @@ class Paging:
                 rows = answered.classified.rows
             else:
                 rows.add(answered.classified.rows)
+            count = _count(answered, reader)
+            so_far += count
+            if self.is_counted and count and answered.response.body == before:
+                raise reader.refused(
+                    f"page {len(asked)} is the one before again: the API does not page by"
+                    f" 'paging-parameter' = {self.parameter!r}."
+                )
+            before = answered.response.body if isinstance(answered.classified.document, dict) else b""
             try:
-                current = self._following(current, answered, len(asked), len(rows.rows), exchange, reader)
+                current = self._following(current, answered, len(asked), count, so_far, exchange, reader)
             except PathFailure as error:
                 assert self.path is not None, "no other way follows one"
                 raise reader.not_followed(self.path, "'paging-path'", error) from None
@@ -113,9 +121,9 @@ class Paging:
         """Whether the first page is all: nothing leads on, or has to be said of that."""
         if answered.classified.kind == "miss":
             return True
-        rows = answered.classified.rows.rows
+        count = _count(answered, reader)
         try:
-            return self._following(answered.request, answered, 1, len(rows), exchange, reader) is None
+            return self._following(answered.request, answered, 1, count, count, exchange, reader) is None
         except (PathFailure, ValueError, HttpFailure):
             return False
 
@@ -124,11 +132,12 @@ class Paging:
         request: Request,
         answered: Answered,
         page: int,
+        count: int,
         so_far: int,
         exchange: Exchange,
         reader: ResponseReader,
     ) -> Request | None:
-        """The request for the page after ``page``, with which there are ``so_far`` rows; None for the last.
+        """The request for the page after ``page``, which has ``count`` of ``so_far`` rows; None for the last.
 
         Raises:
             PathFailure: the path leads to something that is not a URL, or no cursor.
@@ -138,13 +147,34 @@ class Paging:
             return None
         rows = answered.classified.rows
         if self.is_counted:
-            if not rows.rows or (self.size is not None and len(rows.rows) < self.size):
+            if (not count or (self.size or 0) > count) and not self._is_short(
+                answered, page, count, so_far, reader
+            ):
                 return None
             return self._with_parameter(request, self.first + page if self.kind == "page" else so_far)
         following = self._said_to_follow(request, answered, exchange) if self.kind else None
-        if following is None and (rows.is_listed or not rows.rows):
+        if following is None and not reader.takes_part and (rows.is_listed or not rows.rows):
             self._refuse_more(answered, reader.rows.way)
         return following
+
+    def _is_short(
+        self, answered: Answered, page: int, count: int, so_far: int, reader: ResponseReader
+    ) -> bool:
+        """Whether a page that looks like the last is none, as a total says: servers have a most of their own.
+
+        Raises:
+            ValueError: there should be more, and nothing came.
+        """
+        document, headers = answered.classified.document, answered.response.headers
+        total, pages = total_told(document, reader.rows.way, headers)
+        has_more = so_far < total or page < pages
+        if has_more and not count and not reader.takes_part:
+            said = f"{total} rows" if so_far < total else f"{pages} pages"
+            raise ValueError(
+                f"the answer says that there are {said}, and page {page} is empty after {so_far} rows."
+                " 'partial' = 'accept' takes those"
+            )
+        return has_more and count > 0
 
     def _said_to_follow(self, request: Request, answered: Answered, exchange: Exchange) -> Request | None:
         """The request for the page that this one names as its next."""
@@ -166,7 +196,7 @@ class Paging:
         Raises:
             ValueError: the answer says that there is more than its rows.
         """
-        where, how = _more_in(answered, way)
+        where, how = _more_in(answered, way, is_first=not self.kind)
         if not where:
             return
         if self.kind:
@@ -218,18 +248,38 @@ def _link(answered: Answered) -> str | None:
         raise ValueError(f"the header Link cannot be read: {error} ({header[:120]})") from None
 
 
-def _more_in(answered: Answered, way: Sequence[str]) -> tuple[str, str]:
-    """Where an answer says that there is more than its rows, and how that is read; empty for nowhere."""
-    with suppress(ValueError):  # whatever it may say beside
-        if _link(answered) is not None:
-            return "the header Link", "'paging' = 'link' follows it"
-    part = _PART.search(answered.response.headers.get("content-range", ""))
+_NEXT = re.compile(r"\brel\s*=\s*[\"']?[^\"';,]*\bnext\b", re.IGNORECASE)
+
+
+def _count(answered: Answered, reader: ResponseReader) -> int:
+    """How many rows an answer has, with those that `rows` leaves out: pages are counted by all."""
+    found = len(answered.classified.rows.rows)
+    return max(found, listed_at(answered.classified.document, reader.rows.way))
+
+
+def _more_in(answered: Answered, way: Sequence[str], *, is_first: bool) -> tuple[str, str]:
+    """Where an answer says that there is more than its rows, and how that is read; empty for nowhere.
+
+    With ``is_first`` nothing else has said which page it is.
+    """
+    headers, document = answered.response.headers, answered.classified.document
+    try:
+        leads_on = _link(answered) is not None
+    except ValueError:  # what it leads to cannot be read, but that it does
+        leads_on = _NEXT.search(headers["link"]) is not None
+    if leads_on:
+        return "the header Link", "'paging' = 'link' follows it"
+    part = _PART.search(headers.get("content-range", ""))
     if part and (int(part[1]) > 0 or int(part[2]) + 1 < int(part[3])):
         return "the header Content-Range", "'paging' = 'offset' may ask for the rest"
-    member = more_told(answered.classified.document, way)
+    header = more_in_headers(headers, listed_at(document, way)) if is_first else ""
+    if header:
+        return f"the header {header}", "'paging' = 'page' or 'offset' may ask for the rest"
+    member = more_told(document, way, is_first=is_first)
     if member:
         quoted = member.replace("'", "''")
-        leads = isinstance(parse_path(member).find(answered.classified.document), str | dict)
+        found = parse_path(member).find(document)
+        leads = isinstance(found, str | dict) and number_in(found) is None
         ways = f"'next_url' or 'cursor' with 'paging-path' = '{quoted}' may follow it"
         return (f"its member {member}", f"'paging' = {ways if leads else _ASKED_FOR}")
     return "", ""
@@ -254,103 +304,3 @@ def _in_body(body: bytes, names: list[str], value: str | float | Decimal) -> byt
         place = place.setdefault(name, {})
     place[names[-1]] = float(value) if isinstance(value, Decimal) else value
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-# --- where an answer says that there is more ------------------------------------------------------
-
-_FOLLOWING = word_set(
-    """
-    next nextpage nextpagetoken nexttoken nextlink nextcursor nexturl nexturi nexthref nextpageurl
-    nextpageuri nextpagelink nextmarker nextcontinuationtoken nextrecordsurl nextoffset nextstart nextkey
-    nextpagecursor continue continuation continuationtoken lastevaluatedkey odatanextlink hasmore hasnext
-    hasnextpage hasmoreresults hasmoreitems moreresults morepages morerecords moreitems more
-    moreresultsavailable istruncated truncated incompleteresults exceededtransferlimit
-    """
-)
-_LAST = frozenset({"islast", "islastpage", "last", "lastpage"})
-_PAGES = word_set(
-    """
-    pagination paging page pageinfo pages links meta metadata cursor cursors responsemetadata paginginfo
-    paginationinfo pageinformation resultinfo info
-    """
-)
-
-
-def more_told(document: Any, way: Sequence[str]) -> str:
-    """Where ``document`` says that there is more than what ``way`` leads to; empty for nowhere."""
-    listed, place = document, ""
-    for name in way:
-        listed = listed.get(name) if isinstance(listed, dict) else None
-    rows = len(listed) if isinstance(listed, list) else 0
-    for at in range(len(way)):
-        if not isinstance(document, dict):
-            break
-        beside = {name: value for name, value in document.items() if name != way[at]}
-        found = _more_at(beside, rows, depth=2)
-        if found:
-            return place + found
-        document, place = document.get(way[at]), f"{place}{_spelled(way[at])}."
-    return ""
-
-
-def _more_at(members: Mapping[str, Any], rows: int, depth: int) -> str:
-    for name, value in members.items():
-        plain = plain_name(name)
-        if plain in _FOLLOWING and _leads_on(value):
-            return _spelled(name)
-        if plain in ("link", "links") and isinstance(value, list) and (found := _link_among(value)):
-            return f"{_spelled(name)}{found}"
-        if plain in _LAST and value is False:
-            return _spelled(name)
-        if plain == "offset" and isinstance(value, str) and value and not value.isdecimal():  # Airtable
-            return _spelled(name)
-        if depth and plain in _PAGES and isinstance(value, dict):
-            found = _more_at(value, rows, depth - 1)
-            if found:
-                return f"{_spelled(name)}.{found}"
-    return _more_counted(members, rows)
-
-
-def _link_among(links: Sequence[Any]) -> str:
-    """The way to the link to the next page, as HAL's relatives and FHIR list links; empty for none."""
-    for link in links:
-        for rel, href in product(("rel", "relation"), ("href", "url")):
-            if isinstance(link, dict) and link.get(rel) == "next" and link.get(href):
-                return f"[?{rel}=='next'] | [0].{href}"
-    return ""
-
-
-def _leads_on(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_leads_on, value.values()))
-    return is_something(value)
-
-
-def _more_counted(members: Mapping[str, Any], rows: int) -> str:
-    counts = {plain_name(name): (name, value) for name, value in members.items() if type(value) is int}
-
-    def first(kind: str) -> tuple[str, int] | None:
-        return next((counts[name] for name in COUNTS[kind] if name in counts), None)
-
-    start, every = first("from"), first("all")
-    if start and every and rows and start[1] >= 0:
-        before = (
-            max(0, start[1] - 1) if plain_name(start[0]) == "startindex" else start[1]
-        )  # SCIM counts from 1
-        if before + rows < every[1]:
-            return _spelled(every[0])
-    page, pages = first("page"), first("pages")
-    if page and pages and rows and max(1, page[1]) < pages[1]:
-        return _spelled(pages[0])
-    hits = next((value for name, value in members.items() if plain_name(name) == "total"), None)
-    if rows and isinstance(hits, dict) and hits.get("relation") in ("eq", "gte"):  # Elasticsearch
-        return "total.value" if (number_in(hits.get("value")) or 0) > rows else ""
-    if rows and {"number", "totalpages"} <= counts.keys():  # Spring counts from 0
-        name, last = counts["totalpages"]
-        return _spelled(name) if 0 <= counts["number"][1] < last - 1 else ""
-    return ""
-
-
-def _spelled(name: str) -> str:
-    """``name`` as JMESPath spells it."""
-    return name if re.fullmatch(r"[^\W\d]\w*", name) else f'"{name}"'

@@ -23,6 +23,7 @@ from lookup_connectors.conversion import (
     readable_as_json,
     shown_as_json,
 )
+from lookup_connectors.http.completeness import SIGNS, cut_list, has_list
 from lookup_connectors.json_paths import Path, PathFailure
 from lookup_connectors.text_values import from_texts
 from lookup_hints.errors import ConnectorError
@@ -183,6 +184,7 @@ class ResponseReader:
         required: columns that a row must have.
         said: columns that have a path, or are the row key: where they are keys, a row must say whose it is.
         exact: whether fractions are read as decimals.
+        takes_part: whether lists are taken that a row says are cut.
     """
 
     table: str
@@ -192,6 +194,7 @@ class ResponseReader:
     required: frozenset[str]
     said: frozenset[str]
     exact: bool
+    takes_part: bool = False
 
     def document(self, response: Response) -> Any:
         """The JSON document of ``response``, None for an empty body."""
@@ -258,8 +261,20 @@ class ResponseReader:
         return self.rows.text != "@"
 
     def is_row(self, document: Any) -> bool:
-        """Whether ``document`` is one row, and speaks of no errors."""
-        return type(document) is dict and "errors" not in document and not self.is_envelope(document)
+        """Whether ``document`` is one row, and says nothing of errors or of parts that are missing."""
+        return (
+            type(document) is dict and self._looked_at.isdisjoint(document) and not self.is_envelope(document)
+        )
+
+    @cached_property
+    def _looked_at(self) -> frozenset[str]:
+        return SIGNS - (self._read or frozenset()) | {"errors"}
+
+    def read_of(self, document: Any) -> frozenset[str]:
+        """The members of the ``document`` itself that columns may be read from."""
+        if self.rows.text != "@" or not isinstance(document, dict):
+            return frozenset()
+        return frozenset(name for name in document if self.reads(name))
 
     @cached_property
     def _read(self) -> frozenset[str] | None:
@@ -352,6 +367,8 @@ class ResponseReader:
                 f"column {column.name!r} of the row {found.whose(row)} is required, and its path"
                 f" {source.text} finds nothing in {shown_as_json(found.rows[row])}."
             )
+        if not (by_name or self.takes_part) and has_list(column.type):
+            self._refuse_cut_lists(source, column, found)
         path = "its name" if by_name else f"path {source.text}"
 
         def where(row: int) -> str:
@@ -361,6 +378,14 @@ class ResponseReader:
             return from_texts(given, column.type) if by_name else from_json_values(given, column.type)
 
         return convert(values, to_arrow, column, table=self.table, where=where)
+
+    def _refuse_cut_lists(self, path: Path, column: pa.Field, found: FoundRows) -> None:
+        for at, row in enumerate(found.rows):
+            if type(row) is dict and (where := cut_list(row, path, column.type)):
+                raise self.refused(
+                    f"column {column.name!r} of the row {found.whose(at)} is not whole: the row says in"
+                    f" {where} that there is more. 'partial' = 'accept' takes what came."
+                )
 
     def _values(self, path: Path, rows: Sequence[Any], column: str) -> list[Any]:
         find, name = path.find, path.only

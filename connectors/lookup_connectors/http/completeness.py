@@ -1,0 +1,344 @@
+"""Where an answer says of itself that it is not whole: parts failed, pages follow, lists are cut. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from itertools import product
+from typing import Any, Literal, NamedTuple
+
+import pyarrow as pa
+from pyarrow import types
+
+from lookup_connectors.http.error_bodies import (
+    COUNTS,
+    envelopes,
+    errors_told,
+    is_something,
+    number_in,
+    plain_name,
+    word_set,
+)
+from lookup_connectors.json_paths import Path
+
+# --- parts that failed ----------------------------------------------------------------------------
+
+
+class _Sign(NamedTuple):
+    """What a member beside the rows says, where it holds something, or a text that fits."""
+
+    kind: Literal["transient", "permanent"] = "transient"
+    text: re.Pattern[str] | None = None
+
+
+_SIGNS: Mapping[str, _Sign] = {
+    "_shards.failed": _Sign(),  # Elasticsearch, OpenSearch
+    "_clusters.failed": _Sign(),
+    "_clusters.partial": _Sign(),
+    "_clusters.skipped": _Sign(),
+    "timed_out": _Sign(),
+    "terminated_early": _Sign("permanent"),
+    "partialResults": _Sign(),  # Solr
+    "partial": _Sign(),  # InfluxDB
+    "incomplete_results": _Sign(),  # GitHub
+    "unreachable": _Sign(),  # Google Cloud
+    "UnprocessedKeys": _Sign(),  # DynamoDB
+    "remark": _Sign(text=re.compile(r"error|timed? ?out|out of memory", re.IGNORECASE)),  # Overpass
+    "userError": _Sign(text=re.compile(r"^(?!(?:IN)?VALID$)")),  # VIES
+}
+"""How APIs say that what they answer is not whole, as they spell it. Names are compared without signs."""
+
+_BY_PLAIN_NAME = {tuple(map(plain_name, path.split("."))): sign for path, sign in _SIGNS.items()}
+SIGNS = frozenset(path.partition(".")[0] for path in _SIGNS)
+"""The members whose presence alone asks for a closer look."""
+
+
+class FailedPart(NamedTuple):
+    """Members of an envelope that say that a part of the answer failed, and whether that may pass."""
+
+    names: list[str]
+    envelope: Mapping[str, Any]
+    kind: Literal["transient", "permanent"]
+
+
+def failed_part(
+    document: Any, path: Path, read: frozenset[str], *, has_rows: bool, heeds_errors: bool
+) -> FailedPart | None:
+    """Where ``document`` says that a part failed of what ``path`` leads to.
+
+    Args:
+        document: the answer.
+        path: to the rows.
+        read: members of the document that are columns, and say nothing of the answer.
+        has_rows: whether rows were found: an error beside none says that all failed.
+        heeds_errors: whether an error says anything here.
+    """
+    elements = _value_at(document, path.way) if path.leads_into_elements else None
+    inside = [each for each in elements if isinstance(each, dict)] if isinstance(elements, list) else []
+    beside = [(each, has_rows and path.text != "@") for each in envelopes(document, path.way)]
+    for envelope, may_have_errors in (*beside, *((each, True) for each in inside)):
+        for name, value in envelope.items():
+            if name not in read and (sign := _sign_in(plain_name(name), value)):
+                return FailedPart([name], envelope, sign.kind)
+        # Servers that stream have begun with a 200 when they fail.
+        if may_have_errors and heeds_errors and (names := errors_told(envelope)):
+            return FailedPart(names, envelope, "transient")
+    return None
+
+
+def _sign_in(plain: str, value: Any) -> _Sign | None:
+    inside = value.items() if isinstance(value, dict) else ()
+    for path, each in (((plain,), value), *(((plain, plain_name(name)), each) for name, each in inside)):
+        sign = _BY_PLAIN_NAME.get(path)
+        if sign is None or not is_something(each):
+            continue
+        if sign.text is None or (isinstance(each, str) and sign.text.search(each)):
+            return sign
+    return None
+
+
+def _value_at(document: Any, way: Sequence[str]) -> Any:
+    for name in way:
+        document = document.get(name) if isinstance(document, dict) else None
+    return document
+
+
+# --- pages that follow ----------------------------------------------------------------------------
+
+_FOLLOWING = word_set(
+    """
+    next nextpage nextpagetoken nexttoken nextlink nextcursor nexturl nexturi nexthref nextpageurl
+    nextpageuri nextpagelink nextmarker nextcontinuationtoken nextrecordsurl nextoffset nextstart nextkey
+    nextpagecursor continue continuation continuationtoken lastevaluatedkey odatanextlink hasmore hasnext
+    hasnextpage hasmoreresults hasmoreitems moreresults morepages morerecords moreitems more
+    moreresultsavailable istruncated truncated resulttruncated exceededtransferlimit resumptiontoken
+    """
+)
+_LAST = frozenset({"islast", "islastpage", "last", "lastpage"})
+_PAGES = word_set(
+    """
+    pagination paging page pageinfo pages links meta metadata cursor cursors responsemetadata paginginfo
+    paginationinfo pageinformation resultinfo info
+    """
+)
+_PAGES_ALONE = frozenset(COUNTS["pages"]) - {"pages"}
+"""What is a number of pages whatever it stands beside; `pages` may be those of a book."""
+_ALL_ALONE = frozenset(COUNTS["all"]) - {"total"}
+_OF_HEADERS = re.compile(r"total|next|page|pagination|more|continu|cursor|resumption")
+_PREFIX = re.compile(r"x-(?:wp-|ms-)?")
+
+
+def more_told(document: Any, way: Sequence[str], *, is_first: bool) -> str:
+    """Where ``document`` says that there is more than what ``way`` leads to; empty for nowhere.
+
+    On the first page a total counts though nothing says at which row it begins.
+    """
+    for place, beside in _levels(document, way):
+        found = _more_among(beside, listed_at(document, way), depth=2, is_first=is_first)
+        if found:
+            return place + found
+    return ""
+
+
+def more_in_headers(headers: Mapping[str, str], rows: int) -> str:
+    """The header that says that there is more than ``rows``; empty for none."""
+    if not rows or not _OF_HEADERS.search("\n".join(headers)):
+        return ""
+    members = _of_headers(headers)
+    found = _more_among(members, rows, depth=1, is_first=True, totals=frozenset(COUNTS["all"]))
+    return found.split('"')[1] if found.startswith('"') else found.partition(".")[0]
+
+
+def listed_at(document: Any, way: Sequence[str]) -> int:
+    """How many elements the list has that ``way`` leads to, 0 for none: an expression may leave some out."""
+    listed = _value_at(document, way)
+    return len(listed) if isinstance(listed, list) else 0
+
+
+def total_told(document: Any, way: Sequence[str], headers: Mapping[str, str]) -> tuple[int, int]:
+    """How many rows there are in all, and how many pages, as an answer says; 0 for what it does not."""
+    total = pages = 0
+    levels = [beside for _, beside in _levels(document, way)]
+    for members in (*levels, _of_headers(headers)):
+        inside = [value for name, value in members.items() if plain_name(name) in _PAGES]
+        for each in (members, *(value for value in inside if isinstance(value, dict))):
+            counts = _counts(each)
+            total = total or next((counts[name][1] for name in COUNTS["all"] if name in counts), 0)
+            pages = pages or next((counts[name][1] for name in COUNTS["pages"] if name in counts), 0)
+    return total, pages
+
+
+def _levels(document: Any, way: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """What is beside ``way`` at each level, with the way to there."""
+    place = ""
+    if not way and isinstance(document, list) and list(map(type, document)) == [dict, list]:
+        yield "[0].", document[0]  # the World Bank
+    for name in way:
+        if not isinstance(document, dict):
+            return
+        yield place, {other: value for other, value in document.items() if other != name}
+        document, place = document.get(name), f"{place}{_spelled(name)}."
+
+
+def _of_headers(headers: Mapping[str, str]) -> dict[str, Any]:
+    """Headers as members; some hold an object (``X-Pagination``)."""
+    members: dict[str, Any] = {}
+    for name, text in headers.items():
+        members[name] = text
+        if text.startswith("{"):
+            with suppress(ValueError):
+                members[name] = json.loads(text)
+    return members
+
+
+@lru_cache(1024)
+def _plain(name: str) -> str:
+    """``name`` as it is compared; that of a header without what most begin with."""
+    return plain_name(_PREFIX.sub("", name, count=1) if name.startswith("x-") else name)
+
+
+def _more_among(
+    members: Mapping[str, Any],
+    rows: int,
+    depth: int,
+    *,
+    is_first: bool,
+    totals: frozenset[str] = _ALL_ALONE,
+) -> str:
+    for name, value in members.items():
+        plain = _plain(name)
+        if plain in _FOLLOWING and _leads_on(value):
+            return _spelled(name)
+        if plain in ("link", "links") and isinstance(value, list) and (found := _link_among(value)):
+            return f"{_spelled(name)}{found}"
+        if plain in _LAST and value is False:
+            return _spelled(name)
+        if plain == "offset" and isinstance(value, str) and value and not value.isdecimal():  # Airtable
+            return _spelled(name)
+        if depth and plain in _PAGES and isinstance(value, dict):
+            found = _more_among(value, rows, depth - 1, is_first=is_first, totals=totals)
+            if found:
+                return f"{_spelled(name)}.{found}"
+    return _more_counted(members, rows, totals if is_first else frozenset())
+
+
+def _link_among(links: Sequence[Any]) -> str:
+    """The way to the link to the next page, as HAL's relatives and FHIR list links; empty for none."""
+    for link in links:
+        for rel, href in product(("rel", "relation"), ("href", "url")):
+            if isinstance(link, dict) and link.get(rel) == "next" and link.get(href):
+                return f"[?{rel}=='next'] | [0].{href}"
+    return ""
+
+
+def _leads_on(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_leads_on, value.values()))
+    return is_something(value)
+
+
+def _counts(members: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
+    """The whole numbers among ``members``, also those in texts, by plain name: each as it is spelled."""
+    numbers = ((name, number_in(value)) for name, value in members.items())
+    return {_plain(name): (name, number) for name, number in numbers if number is not None}
+
+
+def _more_counted(members: Mapping[str, Any], rows: int, totals: frozenset[str]) -> str:
+    """The count that says that there is more than ``rows``; of ``totals`` each does so alone."""
+    if not rows:
+        return ""
+    counts = _counts(members)
+
+    def first(names: Iterable[str]) -> tuple[str, int] | None:
+        return next((counts[name] for name in names if name in counts), None)
+
+    start, every, size = first(COUNTS["from"]), first(COUNTS["all"]), first(COUNTS["size"])
+    page, pages = first(COUNTS["page"]), first(COUNTS["pages"])
+    if start and every and start[1] >= 0:
+        # SCIM counts from 1.
+        before = max(0, start[1] - 1) if _plain(start[0]) == "startindex" else start[1]
+        return _spelled(every[0]) if before + rows < every[1] else ""
+    if page and pages:
+        return _spelled(pages[0]) if max(1, page[1]) < pages[1] else ""
+    hits = next((value for name, value in members.items() if _plain(name) == "total"), None)
+    if isinstance(hits, dict) and hits.get("relation") in ("eq", "gte"):  # Elasticsearch
+        return "total.value" if (number_in(hits.get("value")) or 0) > rows else ""
+    if {"number", "totalpages"} <= counts.keys():  # Spring counts from 0
+        name, last = counts["totalpages"]
+        return _spelled(name) if 0 <= counts["number"][1] < last - 1 else ""
+    if not totals:
+        return ""
+    many = first(_PAGES_ALONE)
+    if many and many[1] > 1:
+        return _spelled(many[0])
+    is_counted = every and (
+        _plain(every[0]) in totals
+        or (page and page[1] <= 1)
+        or (size and rows >= size[1] > 0)
+        or (pages and pages[1] > 1)
+    )
+    return _spelled(every[0]) if every and is_counted and rows < every[1] else ""
+
+
+def _spelled(name: str) -> str:
+    """``name`` as JMESPath spells it."""
+    return name if re.fullmatch(r"[^\W\d]\w*", name) else f'"{name}"'
+
+
+# --- lists in rows that are cut -------------------------------------------------------------------
+
+
+@lru_cache(256)
+def has_list(kind: pa.DataType) -> bool:
+    """Whether values of ``kind`` are or hold lists."""
+    if types.is_struct(kind):
+        return any(has_list(kind.field(position).type) for position in range(kind.num_fields))
+    return bool(types.is_list(kind))
+
+
+def cut_list(row: Any, path: Path, kind: pa.DataType) -> str:
+    """Where ``row`` says that a list is cut which ``path`` leads to, as a column of ``kind``; or empty."""
+    listed = _value_at(row, path.way)
+    if isinstance(listed, list):
+        for at, (place, beside) in enumerate(_levels(row, path.way)):
+            # What is beside it in the row itself is as other columns are, but for what bears its name.
+            found = _named_after(path.way[at], beside)
+            if at and not found:
+                found = _more_among(beside, len(listed), depth=1, is_first=True)
+            if found:
+                return place + found
+    return _cut_inside(path.find(row), kind)
+
+
+def _named_after(name: str, beside: Mapping[str, Any]) -> str:
+    """The member that says that the list ``name`` beside it goes on: ``Items@odata.nextLink``."""
+    plain = plain_name(name)
+    for other, value in beside.items():
+        rest = plain_name(other).removeprefix(plain)
+        if len(rest) < len(plain_name(other)) and rest in _FOLLOWING and _leads_on(value):
+            return _spelled(other)
+    return ""
+
+
+def _cut_inside(value: Any, kind: pa.DataType) -> str:
+    if types.is_list(kind) and isinstance(value, list) and has_list(kind.value_type):
+        return next(filter(None, (_cut_inside(each, kind.value_type) for each in value)), "")
+    if not types.is_struct(kind) or not isinstance(value, dict):
+        return ""
+    fields = [kind.field(position) for position in range(kind.num_fields)]
+    beside = {name: each for name, each in value.items() if all(name != field.name for field in fields)}
+    for field in fields:
+        inside = value.get(field.name)
+        if isinstance(inside, list):
+            found = _named_after(field.name, beside)
+            # A struct that has a list alone is what holds a page.
+            if len(fields) == 1 and not found:
+                found = _more_among(beside, len(inside), depth=1, is_first=True)
+            if found:
+                return found
+        if has_list(field.type) and (found := _cut_inside(inside, field.type)):
+            return f"{_spelled(field.name)}.{found}"
+    return ""
