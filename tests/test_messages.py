@@ -20,7 +20,7 @@ from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import without_secrets
 from lookup_hints.statements import own_setting
 from lookup_hints.streaming.stream_options import STREAM_OPTIONS
-from lookup_hints.tables.ddl import shown_statement
+from lookup_hints.tables.ddl import parse_ddl, shown_statement
 
 
 def said(*, hint: str) -> str:
@@ -97,11 +97,37 @@ def test_a_reference_that_names_nothing_says_where_and_how_to_set_it() -> None:
     )
 
 
-def test_the_connector_is_shown_and_other_values_are_not() -> None:
-    text = "CREATE TEMPORARY TABLE t (id INT) WITH ('connector' = 'postgres', 'url' = 'a://u:p@h')"
-    assert shown_statement(text) == (
-        "CREATE TEMPORARY TABLE t (id INT) WITH ('connector' = 'postgres', 'url' = ***********)"
-    )
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("'connector' = 'postgres', 'url' = 'postgresql://h/shop'", None),
+        ("'connector' = 'postgres', 'url' = '${env:SHOP}'", None),
+        ("'connector' = 'postgres', 'password' = '${env:PASSWORD}'", None),
+        ("'connector' = 'postgres', 'url' = 'a://u:hunter2@h/d'", "'a://u:*******@h/d'"),
+        ("'connector' = 'postgres', 'url' = 'a://h?x=1&password=hunter2'", "'a://h?x=1&password=*******'"),
+        ("'connector' = 'postgres', 'url' = 'a://u:hun ter2@h'", "*" * 18),
+        ("'connector' = 'postgres', 'url' = 'a://u:hunt''er2@h'", "*" * 19),
+        ("'connector' = 'postgres', 'url' = 'host=h password=hunter2'", "*" * 25),
+        ("'connector' = 'postgres', 'password' = 'hunter2'", "*********"),
+        ("'connector' = 'postgres', 'pasword' = 'hunter2'", "*********"),
+        ("'connector' = 'http', 'url' = 'https://h/{id}', 'header.Accept' = 'text/csv'", None),
+        ("'connector' = 'http', 'lookup.cache' = 'partial', 'rows' = 'people[]'", None),
+        ("'connector' = 'http', 'header.X-Auth-Token' = 'hunter2'", "*********"),
+        ("'connector' = 'my_module:Mine', 'url' = 'hunter2'", "*********"),
+        ("'connector' = 'memry', 'url' = 'hunter2'", "*********"),
+    ],
+)
+def test_a_statement_is_shown_without_what_is_secret_in_it_alone(given: str, shown: str | None) -> None:
+    before = given[: given.rindex(" = ") + 3]
+    expected = given if shown is None else f"{before}{shown}"
+    text = f"CREATE TEMPORARY TABLE t (id INT) WITH ({given})"
+    assert shown_statement(text) == text.replace(given, expected)
+    with pytest.raises(QueryError) as raised:
+        parse_ddl(text.replace("INT", "INTT"))
+    assert expected in str(raised.value)
+
+
+def test_a_list_of_options_with_mistakes_is_shown_without_values() -> None:
     for odd in ("'connector' = 'a b'", "'connector' = 'x' 'y'", "'x' = 'connector' = 'y'"):
         assert "***" in shown_statement(f"CREATE TEMPORARY TABLE t (id INT) WITH ({odd}, 'connector' = 'z')")
 

@@ -275,9 +275,8 @@ def _described(table: LookupTable, extended: bool) -> list[tuple[str, str, str |
     if extended:
         hidden = secret_keys(table)
         rows += [("", "", ""), ("# Lookup table", "", "")]
-        rows += [
-            (key, "***" if key in hidden else masked_text(text), "") for key, text in table.options.items()
-        ]
+        shown = ((key, masked_text(text, declared=key in hidden)) for key, text in table.options.items())
+        rows += [(key, text, "") for key, text in shown]
     return rows
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 MASK = "***"
 # No expression here looks at a character more than a few times: errors hold what servers send, at any length.
 _REFERENCE = re.compile(r"\$\{(env|file|conf):((?:[^}$]|\$(?!\{))*)\}")
+_URL = re.compile(r"[A-Za-z][\w+.-]*://\S*")
 _BRACES = r"\$\{(?:[^}$]|\$(?!\{))*\}"
 _URL_USER = re.compile(rf"(?<=://)(?:{_BRACES}|[^/@\s:$]|\$(?!{_BRACES}))*:")  # who may be a reference
 _WORD = re.compile(r"\S*")
@@ -55,6 +56,12 @@ _NAMED_PASSWORD = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
+
+
+SECRET_HEADER = re.compile(
+    r"(proxy-)?authorization|cookie|.*(token|secret|api-?key|password).*", re.IGNORECASE
+)
+"""Names of headers that hold secrets."""
 
 
 class Secret:
@@ -164,10 +171,22 @@ def _read(kind: str, name: str, conf: Mapping[str, Secret]) -> str:
     return conf[name].reveal()
 
 
-def masked_text(text: str) -> str:
-    """``text`` as it may be shown: references stay, passwords in URLs and DSNs are masked."""
+def secret_parts(text: str, *, declared: bool = False) -> list[tuple[int, int]]:
+    """What of ``text`` may not be shown: passwords in URLs and DSNs, and no references.
+
+    Args:
+        text: the value of an option.
+        declared: whether its connector says that the option is a secret: all of it, unless it is a URL.
+    """
+    if declared and not (_URL.fullmatch(text) or _REFERENCE.fullmatch(text)):
+        return [(0, len(text))]
+    return _passwords(text)
+
+
+def masked_text(text: str, *, declared: bool = False) -> str:
+    """``text`` with a mask in the place of its secret parts."""
     out, at = [], 0
-    for start, end in _passwords(text):
+    for start, end in secret_parts(text, declared=declared):
         # Two may overlap: a password can look like the beginning of another.
         out += [text[at:start], MASK] if start >= at else []
         at = max(at, end)

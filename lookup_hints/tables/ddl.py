@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import pyarrow as pa
 
-from lookup_hints.errors import DdlError, Problem, nearest
+from lookup_hints.errors import DdlError, OptionError, Problem, nearest
 from lookup_hints.hints.dialect import place_of, read_options
 from lookup_hints.spi.arrow_types import TIMESTAMP, sql_type
+from lookup_hints.spi.lookup_options import TABLE_OPTIONS
+from lookup_hints.spi.option_values import hidden_keys
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.spi.secrets import MASK, masked_text
+from lookup_hints.spi.secrets import SECRET_HEADER, masked_text, secret_parts
 from lookup_hints.sql.lexer import Kind, Piece, code, pieces, quoted, string_literal
 from lookup_hints.tables.ddl_columns import COMMENT, DdlReader, Unreadable, read_columns
+from lookup_hints.tables.registry import connector_class, module_named
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ def create_statement(table: LookupTable, secret_keys: Collection[str]) -> str:
     if table.primary_key:
         columns.append(f"PRIMARY KEY ({', '.join(map(quoted, table.primary_key))}) NOT ENFORCED")
     options = [
-        f"{string_literal(key)} = {string_literal(MASK if key in secret_keys else masked_text(value))}"
+        f"{string_literal(key)} = {string_literal(masked_text(value, declared=key in secret_keys))}"
         for key, value in table.options.items()
     ]
     return (
@@ -157,7 +160,7 @@ def parse_ddl(text: str, timestamp: pa.DataType = TIMESTAMP) -> Ddl | None:
     DropTable(name='customers', if_exists=True)
 
     Raises:
-        DdlError: every mistake in a CREATE of a lookup table; values of options are masked. Also what
+        DdlError: every mistake in a CREATE of a lookup table; secrets in options are masked. Also what
             gives a connector in any other statement: Spark's error would show the options.
     """
     found = code(pieces(text))
@@ -166,10 +169,16 @@ def parse_ddl(text: str, timestamp: pa.DataType = TIMESTAMP) -> Ddl | None:
     names_connector = _names_connector(found)
     if not (names_connector or (found and found[0].is_word(*_STATEMENTS))):
         return None
-    reader = DdlReader(_masked(text, found), found, [], found[-1].end, timestamp)
-    statement = _statement(reader)
-    if statement is None and names_connector:
-        raise DdlError(_not_understood(reader))
+    reader = DdlReader(_masked(text, found, {}), found, [], found[-1].end, timestamp)
+    try:
+        statement = _statement(reader)
+        if statement is None and names_connector:
+            raise DdlError(_not_understood(reader))
+    except DdlError as error:
+        shown = _masked(text, found, _secrets_in_options(found))
+        raise DdlError(
+            [replace(each, at=each.at and replace(each.at, text=shown)) for each in error.problems]
+        ) from None
     return statement
 
 
@@ -195,12 +204,13 @@ def columns_of(text: str, timestamp: pa.DataType = TIMESTAMP) -> pa.Schema:
 
 
 def shown_statement(text: str) -> str:
-    """``text`` as it may be shown: where it is about options of a lookup table, their values are masked."""
+    """``text`` as it may be shown: where it is about options of a lookup table, their secrets are masked."""
     try:
         gives_options = isinstance(parse_ddl(text), CreateLookupTable)
     except DdlError:
         gives_options = True
-    return _masked(text, code(pieces(text))) if gives_options else text
+    found = code(pieces(text))
+    return _masked(text, found, _secrets_in_options(found)) if gives_options else text
 
 
 def _statement(reader: DdlReader) -> Ddl | None:
@@ -435,12 +445,57 @@ _CONNECTOR_KEY = re.compile(r"(['\"]?)connector\1", re.IGNORECASE)
 _CONNECTOR = re.compile(r"'[\w.:-]+'|\"[\w.:-]+\"")
 
 
-def _masked(text: str, found: Sequence[Piece]) -> str:
-    """``text`` with everything starred that may be the value of an option; places stay true.
+def _secrets_in_options(found: Sequence[Piece]) -> dict[int, list[tuple[int, int]]]:
+    """What each value of ``WITH (...)`` may not show, by where it stands; nothing where nobody can say.
 
-    Strings and comments are starred all over, but for keys and the name of the connector. Where options
-    stand, words and numbers are too: behind a forgotten quote, strings and code change places. Where that
-    is, the plain text tells.
+    Strings are surely values in a list without mistakes, and a connector that is known says which are secret.
+    """
+    heads = (
+        at for at, (word, after) in enumerate(pairwise(found)) if word.is_word("WITH") and after.text == "("
+    )
+    listed = [piece for piece in found[next(heads, len(found)) + 2 :] if not piece.is_symbol(";")]
+    fours = [listed[at : at + 4] for at in range(0, len(listed), 4)]
+    if not all(_is_option(four, ")" if four is fours[-1] else ",") for four in fours):
+        return {}
+    given = {key.value if key.kind is Kind.STRING else key.text: value for key, _, value, _ in fours}
+    name = given["connector"].value if "connector" in given else ""
+    try:
+        options = () if module_named(name) else connector_class(name).OPTIONS
+    except OptionError:
+        return {}
+    secret = hidden_keys(given, options) | {
+        key for key in given if SECRET_HEADER.fullmatch(key.split(".")[-1])
+    }
+    return {
+        value.start: _secret_parts(value, declared=key in secret)
+        for key, value in given.items()
+        if key in TABLE_OPTIONS or any(option.is_named(key) for option in options)
+    }
+
+
+def _is_option(pieces: Sequence[Piece], end: str) -> bool:
+    return (
+        len(pieces) == 4
+        and _KEY.fullmatch(pieces[0].text) is not None
+        and pieces[1].is_symbol("=")
+        and pieces[2].kind is Kind.STRING
+        and pieces[3].is_symbol(end)
+    )
+
+
+def _secret_parts(value: Piece, *, declared: bool) -> list[tuple[int, int]]:
+    parts = secret_parts(value.value, declared=declared)
+    is_plain = value.text[1:-1] == value.value and parts != [(0, len(value.value))]
+    shifted = [(start + 1, end + 1) for start, end in parts]
+    return shifted if is_plain or not parts else [(0, len(value.text))]
+
+
+def _masked(text: str, found: Sequence[Piece], secrets: Mapping[int, Sequence[tuple[int, int]]]) -> str:
+    """``text`` with everything starred that may be a secret value of an option; places stay true.
+
+    Where ``secrets`` say nothing of a value, strings and comments are starred all over, but for keys and the
+    name of the connector. Where options stand, words and numbers are too: behind a forgotten quote, strings
+    and code change places. Where that is, the plain text tells.
     """
     keys = {
         piece.start
@@ -460,6 +515,7 @@ def _masked(text: str, found: Sequence[Piece]) -> str:
     for piece in pieces(text):
         is_plain = piece.kind in (Kind.WORD, Kind.NUMBER, Kind.QUOTED) and piece.end <= options_from
         if not (is_plain or piece.kind is Kind.SYMBOL or piece.start in keys):
-            stars = re.sub(r"[^\r\n]", "*", piece.text)
-            text = text[: piece.start] + stars + text[piece.end :]
+            for start, end in secrets.get(piece.start, [(0, len(piece.text))]):
+                stars = re.sub(r"[^\r\n]", "*", piece.text[start:end])
+                text = text[: piece.start + start] + stars + text[piece.start + end :]
     return text

@@ -45,7 +45,7 @@ from lookup_hints.spi import (
     integer,
 )
 from lookup_hints.spi.address import origin_text, resolved
-from lookup_hints.spi.secrets import has_reference
+from lookup_hints.spi.secrets import SECRET_HEADER, has_reference
 
 _CODES = OptionType("status codes", Codes.listed)
 
@@ -179,9 +179,6 @@ WHO = (
 OPTIONS = (*REQUEST, *RESPONSE, *OUTCOMES, *ERRORS, *LIMITS, *WHO)
 
 
-_SECRET_HEADER = re.compile(
-    r"(proxy-)?authorization|cookie|.*(token|secret|api-?key|password).*", re.IGNORECASE
-)
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _ORIGIN = re.compile(r"https?://[^/?#{}]+(?=[/?]|$)", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{[^}]*\}")
@@ -320,7 +317,7 @@ class _HttpPlanning:
         for key, name, text in self._family("header."):
             if not _HEADER_NAME.fullmatch(name):
                 self._wrong(f"{key!r}: this is not a name of a header")
-            if _SECRET_HEADER.fullmatch(name) and not has_reference(text):
+            if SECRET_HEADER.fullmatch(name) and not has_reference(text):
                 self._wrong(
                     f"{key!r}: a secret may not stand in the text of a statement",
                     "Write '${env:NAME}' or '${file:path}'; or use 'token', 'password' or 'api-key'.",

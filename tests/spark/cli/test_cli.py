@@ -297,19 +297,19 @@ def test_a_column_called_plan_is_shown_like_any_other(
     assert "|== Physical" not in out
 
 
-def test_values_of_options_are_not_printed(
+def test_secrets_in_options_are_not_printed(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "secret.sql"
     path.write_text(
-        "CREATE OR REPLACE TEMPORARY TABLE t (id INT) WITH ('connector'='memory', 'rows'='[[1]]');\n"
+        "CREATE OR REPLACE TEMPORARY TABLE t (id INT) WITH ('connector'='postgres', 'host'='h', 'password'='hunter2');\n"
         "SHOW CREATE TABLE t;\n"
-        "CREATE TEMPORARY TABL t WITH ('connector'='memory', 'rows'='hunter2');\n",
+        "CREATE TEMPORARY TABL t WITH ('connector'='postgres', 'host'='h', 'password'='hunter2');\n",
         encoding="utf-8",
     )
     assert main(["run", str(path)]) == 1
     printed = capsys.readouterr()
-    head = "CREATE OR REPLACE TEMPORARY TABLE t (id INT) WITH ('connector'='memory', 'rows'=*******)"
+    head = "CREATE OR REPLACE TEMPORARY TABLE t (id INT) WITH ('connector'='postgres', 'host'='h', 'passwo"
     assert f"[1/3] line 1: {head}" in printed.out
     assert "\nCREATE TEMPORARY TABLE `t` (\n" in printed.out
     assert "TABL is not understood" in printed.err

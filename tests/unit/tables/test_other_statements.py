@@ -98,9 +98,11 @@ def test_show_create_table_masks_secrets() -> None:
             "url": "postgres://app:hunter2@db/shop",
             "token": "hunter2",
             "dsn": "${env:CUSTOMERS_DSN}",
+            "password": "${env:PASSWORD}",
+            "proxy": "https://u:hunter2@proxy:8080",
         },
     )
-    assert create_statement(table, {"token"}) == (
+    assert create_statement(table, {"token", "password", "proxy"}) == (
         "CREATE TEMPORARY TABLE `customers` (\n"
         "  `id` BIGINT COMMENT 'the customer\\'s',\n"
         "  `tags` ARRAY<STRING>,\n"
@@ -109,7 +111,9 @@ def test_show_create_table_masks_secrets() -> None:
         "  'connector' = 'postgres',\n"
         "  'url' = 'postgres://app:***@db/shop',\n"
         "  'token' = '***',\n"
-        "  'dsn' = '${env:CUSTOMERS_DSN}'\n"
+        "  'dsn' = '${env:CUSTOMERS_DSN}',\n"
+        "  'password' = '${env:PASSWORD}',\n"
+        "  'proxy' = 'https://u:***@proxy:8080'\n"
         ")"
     )
 
