@@ -19,6 +19,7 @@ from benchmarks.measuring import Figure, Theme, spark_session, theme
 from lookup_hints import LookupSession
 from lookup_hints.hints.hint_comments import lookup_hints
 from lookup_hints.plan.planner import plan
+from lookup_hints.sql.sql_text import SqlText
 from tests.unit.plan.planning import context, table
 
 DIMENSIONS = ("customers", "products", "stores", "clerks", "days")
@@ -96,7 +97,7 @@ def _ways(plain: SparkSession, session: LookupSession) -> dict[str, Callable[[],
 
     def plan_alone() -> None:
         text = new(query(5))
-        plan(text, lookup_hints(text), context(tables=known))
+        plan(SqlText(text), lookup_hints(SqlText(text)), context(tables=known))
 
     def of_count(count: int) -> dict[str, Callable[[], object]]:
         return {

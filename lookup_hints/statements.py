@@ -37,7 +37,8 @@ from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, SESSION_OPTIONS
 from lookup_hints.spi.option_values import Option, Place, bad_value
 from lookup_hints.spi.secrets import masked_text
 from lookup_hints.spi.security_policy import policy_of_configuration
-from lookup_hints.sql.lexer import Kind, Piece, blanked, code, pieces
+from lookup_hints.sql.lexer import Kind, Piece, blanked
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.streaming.insert import StreamInsert, names_a_stream, read_insert, shown_insert
 from lookup_hints.streaming.stream_options import RESTART_OPTIONS, STREAM_OPTIONS
 from lookup_hints.tables.ddl import Ddl, ShowCreateTable, parse_ddl, shown_statement
@@ -59,19 +60,19 @@ _SECURITY = "lookup.security."
 _MODES = ("EXTENDED", "CODEGEN", "COST", "FORMATTED")
 
 
-def own_setting(text: str) -> tuple[str, str] | None:
+def own_setting(text: SqlText) -> tuple[str, str] | None:
     """Key and value of a SET of one of our options, or None for any other statement.
 
     Spark's own SET takes no bare key with a dash in it; Flink's quotes both (``SET 'k' = 'v'``).
 
-    >>> own_setting("SET table.exec.async-lookup.timeout = 10 s -- enough")
+    >>> own_setting(SqlText("SET table.exec.async-lookup.timeout = 10 s -- enough"))
     ('table.exec.async-lookup.timeout', '10 s')
 
     Raises:
         OptionError: no option has that key, though it looks like one of ours, or the value is bad.
         NotAllowed: it is a switch of ``lookup.security``.
     """
-    match = _SET.fullmatch(_without_comments(text)) if _begins(text, "SET") else None
+    match = _SET.fullmatch(_without_comments(text)) if text.starts_with("SET") else None
     if match is None or not _is_ours(match["key"]):
         return None
     key, written = match["key"], match["value"].rstrip("; \t\r\n")
@@ -79,7 +80,7 @@ def own_setting(text: str) -> tuple[str, str] | None:
     if key.lower().removeprefix("spark.").startswith(_SECURITY):
         tip = "Ask the administrator, who sets it when Spark starts."
         raise NotAllowed(Problem(f"{key!r} cannot be changed by a statement.", key_at, tip))
-    found = pieces(written)
+    found = SqlText(written).pieces
     value = found[0].value if len(found) == 1 and found[0].kind is Kind.STRING else written
     _check(key, value, key_at, Span(text, match.start("value"), match.start("value") + len(written)))
     return key, value
@@ -129,32 +130,28 @@ def _family(key: str) -> tuple[bool, str]:
     return key.startswith("spark."), key.removeprefix("spark.").partition(".")[0]
 
 
-def explained(text: str) -> tuple[str, str] | None:
+def explained(text: SqlText) -> tuple[SqlText, str] | None:
     """What an EXPLAIN statement explains, and its mode; None for any other statement.
 
     What stands before it is turned into spaces, so that places stay true.
 
-    >>> explained("EXPLAIN COST SELECT 1")
+    >>> explained(SqlText("EXPLAIN COST SELECT 1"))
     ('             SELECT 1', 'cost')
     """
-    found = [piece for piece in pieces(text) if piece.kind is not Kind.COMMENT]
+    found = [piece for piece in text.pieces if piece.kind is not Kind.COMMENT]
     if not (found and found[0].is_word("EXPLAIN")):
         return None
     has_mode = len(found) > 1 and found[1].is_word(*_MODES)
     mode = found[1].text.lower() if has_mode else "formatted"
-    return blanked(text, 0, found[has_mode].end), mode
+    return text.blank_before(found[has_mode].end), mode
 
 
-def _begins(text: str, word: str) -> bool:
-    first = next((piece for piece in pieces(text) if piece.kind is not Kind.COMMENT), None)
-    return first is not None and first.is_word(word)
-
-
-def _without_comments(text: str) -> str:
-    for piece in pieces(text):
+def _without_comments(text: SqlText) -> str:
+    shown: str = text
+    for piece in text.pieces:
         if piece.kind is Kind.COMMENT:
-            text = blanked(text, piece.start, piece.end)
-    return text
+            shown = blanked(shown, piece.start, piece.end)
+    return shown
 
 
 # Spark's own, and those that Delta Lake, Iceberg and Hudi add.
@@ -182,7 +179,7 @@ class Setting:
 class Explain:
     """``EXPLAIN [mode] text``; places in ``text`` are those of the statement."""
 
-    text: str = field(repr=False)
+    text: SqlText = field(repr=False)
     mode: str
 
 
@@ -197,11 +194,11 @@ Statement = Setting | Explain | Ddl | StreamInsert | SparkStatement
 
 
 def read_statement(
-    text: str, is_ours: Callable[[Ddl], bool] = lambda _: True, timestamp: pa.DataType = TIMESTAMP
+    text: SqlText, is_ours: Callable[[Ddl], bool] = lambda _: True, timestamp: pa.DataType = TIMESTAMP
 ) -> Statement:
     """What ``text`` is: the one decision, for the session and for every way in.
 
-    >>> read_statement("EXPLAIN COST SELECT 1").mode
+    >>> read_statement(SqlText("EXPLAIN COST SELECT 1")).mode
     'cost'
 
     Args:
@@ -222,7 +219,7 @@ def read_statement(
     if setting is not None:
         return Setting(*setting)
     inner = explained(text)
-    words = (piece.text.upper() for piece in code(pieces(text))[:5])
+    words = (piece.text.upper() for piece in text.code[:5])
     return SparkStatement(tuple(words)) if inner is None else Explain(*inner)
 
 
@@ -233,18 +230,18 @@ def gives_text(statement: Statement) -> bool:
     return isinstance(statement, Explain | ShowCreateTable)
 
 
-def shown_text(text: str) -> str:
+def shown_text(text: SqlText) -> str:
     """``text`` as it may be shown: the values of options that it gives are masked, places stay true."""
     return shown_insert(shown_statement(text))
 
 
-def check_first_word(text: str) -> str | None:
+def check_first_word(text: SqlText) -> str | None:
     """A note where ``text`` begins with a word that begins no statement known here; an extension may know it.
 
     Raises:
         QueryError: it is nearly a word that does: ``SELEC``.
     """
-    found = code(pieces(text))
+    found = text.code
     is_label = len(found) > 1 and found[1].is_symbol(":")
     if not found or found[0].kind is not Kind.WORD or is_label:
         return None
@@ -258,13 +255,13 @@ def check_first_word(text: str) -> str | None:
     return f"not checked: no statement of Spark's own begins with {word}"
 
 
-def parameters(text: str) -> list[tuple[str, Span]]:
+def parameters(text: SqlText) -> list[tuple[str, Span]]:
     """The name and place of each parameter marker ``:name`` of a statement.
 
-    >>> [name for name, _ in parameters("SELECT v:a.b FROM t WHERE day = :day LIMIT :n")]
+    >>> [name for name, _ in parameters(SqlText("SELECT v:a.b FROM t WHERE day = :day LIMIT :n"))]
     ['day', 'n']
     """
-    found = code(pieces(text))
+    found = text.code
     return [
         (name.name, Span(text, mark.start, name.end))
         for at, (mark, name) in enumerate(pairwise(found))
@@ -278,14 +275,14 @@ def _may_end_a_value(piece: Piece) -> bool:
     return piece.is_name or piece.is_symbol(")") or piece.is_symbol("]")
 
 
-def named_parameters(text: str, args: Sequence[Any]) -> tuple[str, dict[str, Any]]:
+def named_parameters(text: SqlText, args: Sequence[Any]) -> tuple[SqlText, dict[str, Any]]:
     """``?`` markers as named ones: the rewrite moves text about, and positions would change.
 
     Raises:
         QueryError: there are more or fewer markers than values.
     """
     out, at = [], 0
-    markers = [piece for piece in code(pieces(text)) if piece.is_symbol("?")]
+    markers = [piece for piece in text.code if piece.is_symbol("?")]
     if len(markers) != len(args):
         first_without = [Span(text, marker.start, marker.end) for marker in markers[len(args) :]]
         there = f"{counted(len(markers), 'parameter marker')} (?) and {counted(len(args), 'value')}"
@@ -296,14 +293,14 @@ def named_parameters(text: str, args: Sequence[Any]) -> tuple[str, dict[str, Any
         out += [text[at : marker.start], f":__p{number}"]
         at = marker.end
     named = {f"__p{number}": value for number, value in enumerate(args)}
-    return "".join([*out, text[at:]]), named
+    return SqlText("".join([*out, text[at:]])), named
 
 
 @dataclass(frozen=True)
 class ScriptStatement:
     """One statement of a script."""
 
-    text: str = field(repr=False)  # DDL may hold a password
+    text: SqlText = field(repr=False)  # DDL may hold a password
     offset: int
     line: int
     column: int = field(default=1, compare=False)  # the offset tells it already
@@ -318,17 +315,19 @@ def split_statements(text: str) -> list[ScriptStatement]:
     Raises:
         QueryError: a quote, a comment or a BEGIN is never closed.
     """
-    found = pieces(text)
-    _refuse_unclosed(text, found)
-    solid = [piece.start for piece in found if piece.kind is not Kind.COMMENT]
+    script = SqlText(text)
+    _refuse_unclosed(script)
+    solid = [piece.start for piece in script.pieces if piece.kind is not Kind.COMMENT]
     statements: list[ScriptStatement] = []
     start = 0
-    for end in _ends(text, code(found)):
+    for end in _ends(script):
         first = bisect_left(solid, start)
         if first < len(solid) and solid[first] < end:
             at = solid[first]
             begins = Span(text, at, end)
-            statements.append(ScriptStatement(text[at:end].rstrip(), at, begins.line, begins.column))
+            length = len(text[at:end].rstrip())
+            part = script.part(at, at + length)
+            statements.append(ScriptStatement(part, at, begins.line, begins.column))
         start = end + 1
     return statements
 
@@ -379,7 +378,8 @@ def parse_params(params: Iterable[str]) -> dict[str, Any]:
 # --- splitting -------------------------------------------------------------------------------------
 
 
-def _refuse_unclosed(text: str, found: Sequence[Piece]) -> None:
+def _refuse_unclosed(text: SqlText) -> None:
+    found = text.pieces
     if found and found[-1].kind is Kind.UNCLOSED:
         is_comment = found[-1].text.startswith("/*")
         at = Span(text, found[-1].start, found[-1].start + (2 if is_comment else 1))
@@ -390,8 +390,9 @@ def _refuse_unclosed(text: str, found: Sequence[Piece]) -> None:
         raise QueryError(Problem(message, at))
 
 
-def _ends(text: str, found: Sequence[Piece]) -> Iterator[int]:
+def _ends(text: SqlText) -> Iterator[int]:
     """Where statements end: at each ``;`` outside a SQL script, and at the end of the text."""
+    found = text.code
     blocks = _Blocks()
     for before, piece, after in zip([None, *found], found, [*found[1:], None], strict=False):
         if piece.is_symbol(";") and not blocks.open:
@@ -492,7 +493,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 def _param_value(text: str) -> Any:
-    found = pieces(text)
+    found = SqlText(text).pieces
     if len(found) == 1 and found[0].kind is Kind.STRING:
         return found[0].value
     if text.lower() in _WORDS:

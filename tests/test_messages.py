@@ -18,6 +18,7 @@ from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, SESSION_OPTIONS
 from lookup_hints.spi.option_values import Place, options_at
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import without_secrets
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import own_setting
 from lookup_hints.streaming.stream_options import STREAM_OPTIONS
 from lookup_hints.tables.ddl import parse_ddl, shown_statement
@@ -26,7 +27,7 @@ from lookup_hints.tables.ddl import parse_ddl, shown_statement
 def said(*, hint: str) -> str:
     """What is wrong with a LOOKUP hint, without the place."""
     with pytest.raises(QueryError) as raised:
-        hints_of(f"SELECT /*+ LOOKUP('table' = 'c', {hint}) */ 1")
+        hints_of(SqlText(f"SELECT /*+ LOOKUP('table' = 'c', {hint}) */ 1"))
     return " ".join(str(problem.message + " " + problem.tip).strip() for problem in raised.value.problems)
 
 
@@ -121,15 +122,17 @@ def test_a_statement_is_shown_without_what_is_secret_in_it_alone(given: str, sho
     before = given[: given.rindex(" = ") + 3]
     expected = given if shown is None else f"{before}{shown}"
     text = f"CREATE TEMPORARY TABLE t (id INT) WITH ({given})"
-    assert shown_statement(text) == text.replace(given, expected)
+    assert shown_statement(SqlText(text)) == text.replace(given, expected)
     with pytest.raises(QueryError) as raised:
-        parse_ddl(text.replace("INT", "INTT"))
+        parse_ddl(SqlText(text.replace("INT", "INTT")))
     assert expected in str(raised.value)
 
 
 def test_a_list_of_options_with_mistakes_is_shown_without_values() -> None:
     for odd in ("'connector' = 'a b'", "'connector' = 'x' 'y'", "'x' = 'connector' = 'y'"):
-        assert "***" in shown_statement(f"CREATE TEMPORARY TABLE t (id INT) WITH ({odd}, 'connector' = 'z')")
+        assert "***" in shown_statement(
+            SqlText(f"CREATE TEMPORARY TABLE t (id INT) WITH ({odd}, 'connector' = 'z')")
+        )
 
 
 def test_the_package_shows_its_public_names_alone() -> None:
@@ -235,14 +238,14 @@ def test_an_option_of_flink_in_a_hint_is_told_what_it_is_here(option: str, told:
 )
 def test_a_job_option_of_flink_is_told_what_it_is_here(key: str, told: str) -> None:
     with pytest.raises(OptionError) as raised:
-        own_setting(f"SET '{key}' = '1'")
+        own_setting(SqlText(f"SET '{key}' = '1'"))
     assert raised.value.problems[0].message == f"No session option is called '{key}'."
     assert raised.value.problems[0].tip.startswith(told)
 
 
 def test_what_spark_may_mean_is_left_to_it() -> None:
     for text in ("SET execution.date = '2026-01-01'", "SET spark.sql.x = 1", "SET scan.day = 1"):
-        assert own_setting(text) is None
+        assert own_setting(SqlText(text)) is None
 
 
 def test_no_option_that_there_is_has_an_answer_of_flinks() -> None:

@@ -17,6 +17,7 @@ from lookup_hints.hints.hint_comments import lookup_hints
 from lookup_hints.plan.decide.settings import choose
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy
 from lookup_hints.spi.request_and_answer import LookupTable
+from lookup_hints.sql.sql_text import SqlText
 
 
 def nameless(rows: Any) -> bool:
@@ -41,7 +42,7 @@ class Squares(RetryStrategy):
 def from_hint(options: str) -> RetryPolicy:
     """What the planner makes of a hint."""
     table = LookupTable("t", pa.schema([("id", pa.int64())]), options={"connector": "memory", "rows": "[]"})
-    (hint,) = lookup_hints(f"SELECT /*+ LOOKUP('table'='t', {options}) */ 1")
+    (hint,) = lookup_hints(SqlText(f"SELECT /*+ LOOKUP('table'='t', {options}) */ 1"))
     return choose(hint, MemoryConnector(table), lambda _: None, {"nameless": nameless}).settings.retry
 
 

@@ -36,7 +36,8 @@ from lookup_hints.retry import RowPredicate
 from lookup_hints.spi import Connector
 from lookup_hints.spi.request_and_answer import Filter, LookupTable
 from lookup_hints.spi.security_policy import policy_of_configuration
-from lookup_hints.sql.lexer import Kind, code, pieces
+from lookup_hints.sql.lexer import Kind
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import (
     Explain,
     ScriptStatement,
@@ -120,12 +121,12 @@ class _Checker:
         self._catalog = LookupCatalog(policy_of_configuration(self._settings))
         self._names = ScriptNames()
 
-    def check(self, text: str) -> _Checked:
+    def check(self, text: SqlText) -> _Checked:
         """What can be known of a statement; raises what is wrong with it.
 
         Later statements see the tables that it creates and the options that it sets.
         """
-        created = created_name(code(pieces(text)))
+        created = created_name(text.code)
         try:
             checked = self._check(text)
         except QueryError:
@@ -136,7 +137,7 @@ class _Checker:
             self._names.failed.discard(created.lower())
         return checked
 
-    def _check(self, text: str) -> _Checked:
+    def _check(self, text: SqlText) -> _Checked:
         self._check_parameters(text)
         statement = read_statement(text, self._catalog.concerns, plain_timestamp(self._settings.get))
         if isinstance(statement, StreamInsert):
@@ -155,7 +156,7 @@ class _Checker:
             self._drop(statement)
         return _Checked(is_ours=True)
 
-    def _check_parameters(self, text: str) -> None:
+    def _check_parameters(self, text: SqlText) -> None:
         if self._given.params is None:
             return
         unbound = [(name, at) for name, at in parameters(text) if name not in self._given.params]
@@ -197,9 +198,9 @@ class _Checker:
             raise QueryError(no_checkpoint(insert, has_root=has_root))
         return replace(self._plan_query(insert.query), into=insert.shown_sink)
 
-    def _plan_query(self, text: str) -> _Checked:
+    def _plan_query(self, text: SqlText) -> _Checked:
         hints = lookup_hints(text)
-        names = [piece.name for piece in code(pieces(text)) if piece.is_name]
+        names = [piece.name for piece in text.code if piece.is_name]
         tables = [self._catalog.find(name) for name in names]
         not_created = self._names.failed.intersection(map(str.lower, names))
         if not_created:
@@ -222,7 +223,7 @@ class _Checker:
             raise QueryError(problems)
         return _Checked(planned if unread is None else None, unread)
 
-    def _unknown_names(self, text: str) -> Iterator[Problem]:
+    def _unknown_names(self, text: SqlText) -> Iterator[Problem]:
         statement = ReadStatement(text, self._catalog.find)
         statement.queries = query_parts(statement)
         yield from unknown_columns(statement)
@@ -335,9 +336,9 @@ def _finding_in(statement: ScriptStatement, problem: Problem, script: str) -> Fi
     return replace(_finding(problem, at), excerpt=excerpt)
 
 
-def _named_in_with(text: str, message: str) -> Span | None:
+def _named_in_with(text: SqlText, message: str) -> Span | None:
     """The first option of a CREATE that ``message`` names, else the first value."""
-    found = code(pieces(text))
+    found = text.code
     if not (found and found[0].is_word("CREATE")):
         return None
     strings = [

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.option_values import TEXT, Option, Place, options_at
-from lookup_hints.sql.lexer import Kind, Piece, code, pieces, quoted
+from lookup_hints.sql.lexer import Kind, Piece, quoted
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut
 from lookup_hints.statements import FIRST_WORDS, SESSION_KEYS
 from lookup_hints.tables.registry import connector_class, connector_names, retry_predicates
@@ -58,28 +59,25 @@ def candidates(text: str, at: int, names: CompletionNames, *, asked: bool = True
         names: the tables and columns that there are.
         asked: whether the user asked, by Tab: else nothing is offered where nothing is typed.
     """
-    start = _start_of_statement(text[:at])
-    before, after = text[start:at], text[at:]
-    found = pieces(before)
+    typed = SqlText(text[:at])
+    start = max((piece.end for piece in typed.pieces if piece.is_symbol(";")), default=0)
+    before, after = typed.part(start, at), text[at:]
+    found = before.pieces
     if _is_in_line_comment(found, before):
         return []
     if found and found[-1].kind is Kind.UNCLOSED:
-        return list(_in_unclosed(found, before + after, after))
+        return list(_in_unclosed(before, after))
     setting = re.match(r"\s*SET\s+([\w.-]*)$", before, re.IGNORECASE)
     if setting:
         return _matching(setting[1], ((key, SESSION_KEYS[key].meaning) for key in _setting_keys()))
-    options = _options_of_table(found)
+    options = _options_of_table(before.code, before.code)
     if options is not None:
-        return list(_option(code(found), options, "", after))
-    return _name(code(found), before + after, names, asked=asked, is_new=before[-1:].isspace())
+        return list(_option(before.code, options, "", after))
+    return _name(before.code, SqlText(before + after), names, asked=asked, is_new=before[-1:].isspace())
 
 
 def _is_in_line_comment(found: Sequence[Piece], before: str) -> bool:
     return bool(found) and found[-1].text.startswith("--") and "\n" not in before[found[-1].end :]
-
-
-def _start_of_statement(before: str) -> int:
-    return max((piece.end for piece in pieces(before) if piece.is_symbol(";")), default=0)
 
 
 def _matching(typed: str, offered: Iterable[tuple[str, str]]) -> list[Candidate]:
@@ -93,19 +91,18 @@ def _matching(typed: str, offered: Iterable[tuple[str, str]]) -> list[Candidate]
 # --- inside hints and strings ----------------------------------------------------------------------
 
 
-def _in_unclosed(found: Sequence[Piece], text: str, after: str) -> Iterator[Candidate]:
+def _in_unclosed(before: SqlText, after: str) -> Iterator[Candidate]:
     """Inside a hint or a string; a comment and a quoted name have no candidates."""
-    last = found[-1]
+    last = before.pieces[-1]
     if last.text.startswith("/*+"):
-        yield from _in_hint(last.text[3:], text, after)
+        yield from _in_hint(SqlText(last.text[3:]).code, before + after, after)
     elif last.text[0] in "'\"":
-        options = _options_of_table(found)
+        options = _options_of_table(before.code, before.code)
         if options is not None:
-            yield from _option(code(found), options, text, after)
+            yield from _option(before.code, options, before + after, after)
 
 
-def _in_hint(inside: str, text: str, after: str) -> Iterator[Candidate]:
-    found = code(pieces(inside))
+def _in_hint(found: Sequence[Piece], text: str, after: str) -> Iterator[Candidate]:
     if _is_within_lookup(found):
         yield from _option(found, options_at(Place.HINT, LOOKUP_OPTIONS), text, after)
     elif not found or found[-1].kind is Kind.WORD:
@@ -140,7 +137,7 @@ def _option(
 
 def _values(key: str, options: Mapping[str, Option], text: str) -> Sequence[str]:
     if key == "table":
-        return [alias for alias, _ in relations(text)]
+        return [alias for alias, _ in relations(SqlText(text))]
     if key == "retry-predicate":
         return ("lookup_miss", "exception", *retry_predicates())
     if key == "connector":
@@ -165,19 +162,19 @@ class GivenOption:
     place: Cut
 
 
-def option_at(text: str, at: int) -> GivenOption | None:
+def option_at(text: SqlText, at: int) -> GivenOption | None:
     """The option whose key or value stands at the place ``at`` of a statement."""
     setting = _SETTING.match(text)
     if setting is not None and setting.start(2) <= at < setting.end(2):
         option = SESSION_KEYS.get(setting[2].lower())
         return None if option is None else GivenOption(option, setting[2], "", Cut(*setting.span(2)))
-    here = next((piece for piece in pieces(text) if piece.start <= at < piece.end), None)
+    here = next((piece for piece in text.pieces if piece.start <= at < piece.end), None)
     if here is None:
         return None
-    start, inside = (here.start + 3, here.text[3:-2]) if here.kind is Kind.HINT else (0, text)
-    found = [piece for piece in code(pieces(inside)) if piece.start <= at - start]
+    start, inside = (here.start + 3, SqlText(here.text[3:-2])) if here.kind is Kind.HINT else (0, text)
+    found = [piece for piece in inside.code if piece.start <= at - start]
     if here.kind is not Kind.HINT:
-        options = _options_of_table(found, text)
+        options = _options_of_table(found, text.code)
     else:
         options = options_at(Place.HINT, LOOKUP_OPTIONS) if _is_within_lookup(found) else None
     if options is None or found[-1].kind is not Kind.STRING or at - start >= found[-1].end:
@@ -189,14 +186,13 @@ def option_at(text: str, at: int) -> GivenOption | None:
     return None if option is None else GivenOption(option, key, found[-1].value if is_value else "", place)
 
 
-def _options_of_table(found: Sequence[Piece], text: str = "") -> Mapping[str, Option] | None:
+def _options_of_table(words: Sequence[Piece], whole: Sequence[Piece]) -> Mapping[str, Option] | None:
     """The options of the WITH clause that is open, where it is that of a lookup table.
 
     Args:
-        found: the pieces up to the cursor.
-        text: the whole statement, where it is there.
+        words: the code up to the cursor.
+        whole: that of the whole statement, as far as it is known.
     """
-    words = code(found)
     if not (words and words[0].is_word("CREATE")):
         return None
     opened = [
@@ -204,7 +200,7 @@ def _options_of_table(found: Sequence[Piece], text: str = "") -> Mapping[str, Op
     ]
     if not opened or any(piece.is_symbol(")") for piece in words[opened[-1] :]):
         return None
-    given = code(pieces(text))[opened[-1] :] if text else words[opened[-1] :]
+    given = whole[opened[-1] :]
     names = [
         value.value
         for key, value in zip(given, given[2:], strict=False)
@@ -228,13 +224,13 @@ def _setting_keys() -> list[str]:
 # --- names and words -------------------------------------------------------------------------------
 
 
-def relations(text: str) -> list[tuple[str, str]]:
+def relations(text: SqlText) -> list[tuple[str, str]]:
     """The alias and the name of each table that ``text`` joins, as far as it is typed.
 
-    >>> relations("SELECT FROM orders AS o JOIN shop.customers c ON ")
+    >>> relations(SqlText("SELECT FROM orders AS o JOIN shop.customers c ON "))
     [('o', 'orders'), ('c', 'shop.customers')]
     """
-    found = code(pieces(text))
+    found = text.code
     named: list[tuple[str, str]] = []
     for at, piece in enumerate(found):
         follows_comma = piece.is_symbol(",") and bool(named) and _stands_in_from(found[:at])
@@ -266,7 +262,7 @@ def _relation(found: Sequence[Piece]) -> tuple[str, str] | None:
 
 
 def _name(
-    found: Sequence[Piece], text: str, names: CompletionNames, *, asked: bool, is_new: bool
+    found: Sequence[Piece], text: SqlText, names: CompletionNames, *, asked: bool, is_new: bool
 ) -> list[Candidate]:
     """A column behind an alias and a dot, a table, a column, or a word of SQL."""
     has_word = bool(found) and found[-1].is_name and not is_new

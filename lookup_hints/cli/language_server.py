@@ -22,7 +22,7 @@ from lookup_hints.cli.names_in_text import created_name
 from lookup_hints.errors import LookupHintsError, QueryError
 from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.option_values import Option
-from lookup_hints.sql.lexer import code, pieces
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut
 from lookup_hints.statements import ScriptStatement, split_statements
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
@@ -35,7 +35,7 @@ class EditedScript:
         self._created: dict[str, CreateLookupTable] = {}
         self._names: dict[str, None] = {}  # in their order
         for statement in _statements(text):
-            name = created_name(code(pieces(statement.text)))
+            name = created_name(statement.text.code)
             self._names |= {} if name is None else {name: None}
             with suppress(QueryError):  # which is told as a mistake
                 ddl = parse_ddl(statement.text)
@@ -63,7 +63,7 @@ class EditedScript:
                     return text, Cut(statement.offset + place.start, statement.offset + place.end)
         return None
 
-    def _hover(self, text: str, at: int) -> tuple[str, Cut] | None:
+    def _hover(self, text: SqlText, at: int) -> tuple[str, Cut] | None:
         given = option_at(text, at)
         if given is not None and given.value and given.key == "table":
             described = self._described(dict(relations(text)).get(given.value, given.value))
@@ -72,9 +72,7 @@ class EditedScript:
             return _connector(given.value), given.place
         if given is not None:
             return _option(given.key, given.option), given.place
-        name = next(
-            (each for each in code(pieces(text)) if each.start <= at < each.end and each.is_name), None
-        )
+        name = next((each for each in text.code if each.start <= at < each.end and each.is_name), None)
         if name is None:
             return None
         by_alias = {alias.lower(): table for alias, table in relations(text)}

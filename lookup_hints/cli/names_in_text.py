@@ -11,7 +11,8 @@ from lookup_hints.plan.parse.query_blocks import Block, Query, Relation, Shape
 from lookup_hints.plan.parse.query_parts import query_parts
 from lookup_hints.plan.parse.statement import FindTable, UnreadableStatement
 from lookup_hints.plan.parse.statement import Statement as ReadStatement
-from lookup_hints.sql.lexer import Kind, Piece, code, pieces
+from lookup_hints.sql.lexer import Kind, Piece
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut
 
 Names = frozenset[str]
@@ -49,16 +50,16 @@ def _hides(statement: ReadStatement, query: Query, use: LookupUse) -> bool:
     return is_inside and any(use.alias.lower() in statement.aliases_in(block) for block in query.blocks)
 
 
-def possible_columns(text: str) -> Names:
+def possible_columns(text: SqlText) -> Names:
     """The columns that a table may have of which nothing is known: all names that stand before no dot."""
-    found = code(pieces(text))
+    found = text.code
     leading = {piece.name.lower() for at, piece in enumerate(found) if _leads(found, at)}
     return frozenset(piece.name.lower() for piece in found if piece.is_name) - leading
 
 
-def no_column_before_from(text: str) -> Iterator[Problem]:
+def no_column_before_from(text: SqlText) -> Iterator[Problem]:
     """Commas before a FROM, which Spark takes for the name of a column."""
-    found = code(pieces(text))
+    found = text.code
     for comma, word, behind in zip(found, found[1:], found[2:], strict=False):
         if (
             comma.is_symbol(",")
@@ -89,9 +90,9 @@ class ScriptNames:
         self._made: dict[str, Names] = {}
         self._declared: Names = frozenset()
 
-    def read(self, text: str, find_table: FindTable) -> None:
+    def read(self, text: SqlText, find_table: FindTable) -> None:
         """Take a statement of Spark's into account."""
-        found = code(pieces(text))
+        found = text.code
         first = found[0].text.upper() if found else ""
         name = created_name(found)
         if first == "DECLARE":
@@ -104,7 +105,7 @@ class ScriptNames:
             if names is not None:
                 self._made[name.lower()] = names
 
-    def _names_of_created(self, text: str, find_table: FindTable) -> Names | None:
+    def _names_of_created(self, text: SqlText, find_table: FindTable) -> Names | None:
         """The names that the columns of a table or view can have; None where the text does not tell."""
         statement = ReadStatement(text, find_table)
         try:

@@ -18,7 +18,7 @@ from lookup_hints.cli.job import stream_summary
 from lookup_hints.cli.statement_run import failure, reported_once
 from lookup_hints.driver.functions import is_connect
 from lookup_hints.errors import LookupHintsError, QueryError
-from lookup_hints.sql.lexer import code, pieces
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import ScriptStatement, split_statements
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def is_complete(text: str) -> bool:
         split_statements(text)
     except QueryError:  # a quote, a comment or a block is open
         return False
-    found = code(pieces(text))
+    found = SqlText(text).code
     return bool(found) and found[-1].is_symbol(";")
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lookup_hints.sql.lexer import Piece, code, comma_groups, pieces, text_value
+from lookup_hints.sql.lexer import Piece, comma_groups, text_value
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import named_parameters
 
 
@@ -35,17 +36,16 @@ class Immediate:
 
 
 def read_immediate(
-    text: str, args: Mapping[str, Any] | Sequence[Any] | None, value_of: Callable[[str, Any], object]
-) -> tuple[str, Immediate | None] | None:
+    text: SqlText, args: Mapping[str, Any] | Sequence[Any] | None, value_of: Callable[[str, Any], object]
+) -> tuple[SqlText, Immediate | None] | None:
     """The statement that ``text`` runs, and its values, if any; None where it is no EXECUTE IMMEDIATE."""
-    found = code(pieces(text))
-    if len(found) < 3 or not (found[0].is_word("EXECUTE") and found[1].is_word("IMMEDIATE")):
+    if len(text.code) < 3 or not (text.starts_with("EXECUTE") and text.code[1].is_word("IMMEDIATE")):
         return None
     if args is not None and not isinstance(args, Mapping):
         text, args = named_parameters(text, args)
-        found = code(pieces(text))
+    found = text.code
     while found[-1].is_symbol(";"):
-        found.pop()
+        found = found[:-1]
     into, using = _clause(found, "INTO"), _clause(found, "USING")
     end = min(into, using)
     if end < 3:
@@ -53,15 +53,15 @@ def read_immediate(
     inner = value_of(_text(text, found[2:end]), args)
     if not isinstance(inner, str) or not inner.strip():
         return None
+    statement = SqlText(inner)
     targets, given = found[into + 1 : using if using > into else len(found)], found[using + 1 :]
     if not targets and not given:
-        return inner, None
+        return statement, None
     values = _values(text, given)
-    markers = [piece for piece in code(pieces(inner)) if piece.is_symbol("?")]
-    if markers:
-        inner, _ = named_parameters(inner, values)
+    if any(piece.is_symbol("?") for piece in statement.code):
+        statement, _ = named_parameters(statement, values)
         values = [f"{value} AS __p{number}" for number, value in enumerate(values)]
-    return inner, Immediate(", ".join(values), _text(text, targets), args)
+    return statement, Immediate(", ".join(values), _text(text, targets), args)
 
 
 def _clause(found: Sequence[Piece], word: str) -> int:

@@ -29,8 +29,8 @@ from lookup_hints.retry import RowPredicate
 from lookup_hints.spi import Connector, Filter, TableSize
 from lookup_hints.spi.option_values import Conf
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.sql.lexer import code, pieces
 from lookup_hints.sql.session_syntax import with_identifiers
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import SparkStatement, Statement, named_parameters, read_statement
 from lookup_hints.streaming.insert import SINCE, StreamInsert, StreamSource, with_views
 from lookup_hints.tables.registry import retry_predicates
@@ -58,18 +58,18 @@ class Prepared:
     """
 
     statement: Statement
-    text: str = field(repr=False)
+    text: SqlText = field(repr=False)
     args: Args = field(default=None, repr=False)
     plan: LookupPlan | None = None
 
 
-def read(text: str, scope: StatementScope) -> Statement:
+def read(text: SqlText, scope: StatementScope) -> Statement:
     """What a statement is that is ``as_read``, where the catalog of ``scope`` knows the lookup tables."""
     return read_statement(text, scope.state.catalog.concerns, scope.timestamp_of(text))
 
 
 def prepare(
-    text: str,
+    text: SqlText,
     args: Args,
     scope: StatementScope,
     *,
@@ -113,7 +113,7 @@ def prepare(
     return Prepared(statement, text, args, planned if uses_lookup else None)
 
 
-def _immediate(text: str, args: Args, scope: StatementScope) -> tuple[str, Immediate | None] | None:
+def _immediate(text: SqlText, args: Args, scope: StatementScope) -> tuple[SqlText, Immediate | None] | None:
     """What an EXECUTE IMMEDIATE runs, and its values; None for others, and where Spark finds a mistake."""
     if isinstance(args, Immediate) or not scope.state.catalog.tables():
         return None
@@ -123,9 +123,9 @@ def _immediate(text: str, args: Args, scope: StatementScope) -> tuple[str, Immed
         return None
 
 
-def _with_identifiers(text: str, args: Args, scope: StatementScope) -> tuple[str, Args]:
+def _with_identifiers(text: SqlText, args: Args, scope: StatementScope) -> tuple[SqlText, Args]:
     """``text`` with the names that IDENTIFIER gives, and its values, which have names themselves then."""
-    if not any(piece.is_word("IDENTIFIER") for piece in pieces(text)) or not scope.state.catalog.tables():
+    if not text.has_word("IDENTIFIER") or not scope.state.catalog.tables():
         return text, args
     if isinstance(args, Sequence):
         text, args = named_parameters(text, args)
@@ -152,7 +152,7 @@ def prepare_stream(insert: StreamInsert, args: Args, scope: StatementScope, *, l
 
 
 def _plan(
-    text: str, hints: tuple[LookupHint, ...], problems: tuple[Problem, ...], context: _SparkPlanning
+    text: SqlText, hints: tuple[LookupHint, ...], problems: tuple[Problem, ...], context: _SparkPlanning
 ) -> LookupPlan | None:
     """The plan of a statement; None when a lookup table's name in it means something else."""
     tolerant = session_option("on-invalid-hint", context.conf) == "warn"
@@ -176,7 +176,7 @@ def _plan(
 
 
 def _read_instead(
-    text: str, hints: tuple[LookupHint, ...], context: _SparkPlanning, error: InternalError
+    text: SqlText, hints: tuple[LookupHint, ...], context: _SparkPlanning, error: InternalError
 ) -> LookupPlan:
     """The plan of a statement whose lookups the planner failed at, with its tables read whole."""
     context.read_because = f"asking failed ({error})"
@@ -186,9 +186,9 @@ def _read_instead(
         raise error from None
 
 
-def _let_spark_refuse(text: str, context: _SparkPlanning) -> None:
+def _let_spark_refuse(text: SqlText, context: _SparkPlanning) -> None:
     """Raise Spark's own error where Spark cannot parse ``text`` either: it knows best what is wrong."""
-    if code(pieces(text))[0].is_word("BEGIN"):
+    if text.starts_with("BEGIN"):
         return
     try:
         context.analyse(f"EXPLAIN {text}")

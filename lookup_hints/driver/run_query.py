@@ -10,7 +10,6 @@ from lookup_hints.driver.execute_immediate import Immediate
 from lookup_hints.driver.functions import spark_version
 from lookup_hints.driver.parse_and_plan import Prepared, columns_of, transport_of
 from lookup_hints.driver.statement_scope import Args, StatementScope
-from lookup_hints.driver.views import makes_view
 from lookup_hints.errors import InternalError, Problem, UnsupportedLookup
 from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.planner import mentions_lookup
@@ -25,7 +24,7 @@ _log = logging.getLogger("lookup_hints")
 def run_query(prepared: Prepared, scope: StatementScope) -> DataFrame:
     """The rows of a query, or of a statement that writes what one gives, by Spark."""
     frame = _run(prepared, scope)
-    if makes_view(prepared.text) and mentions_lookup(prepared.text, scope.may_concern):
+    if prepared.text.starts_with("CREATE") and mentions_lookup(prepared.text, scope.may_concern):
         scope.remember_view(prepared.text, prepared.args)
     return frame
 

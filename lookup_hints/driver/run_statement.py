@@ -25,6 +25,7 @@ from lookup_hints.spi.arrow_types import type_name
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import masked_text
 from lookup_hints.sql.lexer import quoted, string_literal
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import Explain, Setting, SparkStatement
 from lookup_hints.streaming.insert import StreamInsert, read_insert
 from lookup_hints.streaming.sinks import sink_without_table
@@ -62,7 +63,7 @@ class Statements:
 
     def prepare(self, text: str, args: Args = None, *, few_rows: bool = False, line: int = 1) -> Prepared:
         """Read and plan one statement, which begins at ``line`` of its file."""
-        return prepare(text, args, self.scope, few_rows=few_rows, line=line)
+        return prepare(SqlText.of(text), args, self.scope, few_rows=few_rows, line=line)
 
     def run(self, prepared: Prepared) -> DataFrame:
         """Run a prepared statement; a streaming INSERT gives the name and id of the query that it started."""
@@ -89,8 +90,9 @@ class Statements:
 
     def explain(self, text: str, args: Args = None, mode: str = "formatted") -> str:
         """How one statement would run."""
-        statement = read(self.scope.as_read(text), self.scope)
-        prepared = self.prepare(statement.text if isinstance(statement, Explain) else text, args)
+        prepared = self.prepare(text, args)
+        if isinstance(prepared.statement, Explain):
+            prepared = self.prepare(prepared.statement.text, args)
         if isinstance(prepared.statement, Ddl):
             return "A statement about lookup tables; Spark does not see it."
         if isinstance(prepared.statement, StreamInsert):
@@ -149,13 +151,14 @@ class Statements:
 
     def sql_with_variables(self, text: str, args: Args, variables: dict[str, Any]) -> DataFrame:
         """Run one statement whose text names ``variables`` in braces."""
-        if isinstance(read(self.scope.as_read(text), self.scope), Ddl):
+        given = SqlText(text)
+        if isinstance(read(self.scope.as_read(given), self.scope), Ddl):
             raise variables_refused(variables)
-        if mentions_lookup(text, self.scope.may_concern):
+        if mentions_lookup(given, self.scope.may_concern):
             try:
                 named, frames = named_frames(text, variables)
             except QueryError:
-                if mentions_lookup(text, self.scope.find):
+                if mentions_lookup(given, self.scope.find):
                     raise
                 # A view over a lookup table, and variables that only Spark takes: it reads the table whole.
             else:
@@ -199,7 +202,7 @@ def _reads_a_stream(refused: Prepared, scope: StatementScope) -> bool:
         return False
 
 
-def _query_of(text: str) -> str | None:
+def _query_of(text: SqlText) -> str | None:
     """The query of an INSERT, also of one that says what no stream can do."""
     try:
         return read_insert(text).query
@@ -207,7 +210,7 @@ def _query_of(text: str) -> str | None:
         return written_query(text)
 
 
-def _writes_to_streams_only(text: str, scope: StatementScope) -> bool:
+def _writes_to_streams_only(text: SqlText, scope: StatementScope) -> bool:
     """Whether the sink is none that Spark's own INSERT knows: a table of its name would be one."""
     try:
         sink = sink_without_table(read_insert(text))

@@ -26,8 +26,9 @@ from lookup_hints.spi import Connector
 from lookup_hints.spi.arrow_types import TIMESTAMP
 from lookup_hints.spi.option_values import Conf
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.sql.lexer import pieces, text_value
+from lookup_hints.sql.lexer import text_value
 from lookup_hints.sql.session_syntax import with_backquotes, with_escapes, with_long_pipes, with_variables
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.streaming.streams import Streams
 from lookup_hints.tables.catalog import LookupCatalog, build_connector
 from lookup_hints.tables.ddl_columns import plain_timestamp
@@ -124,7 +125,7 @@ class StatementScope:
             return False
         return self.state.views.reads_lookups(name, self._rows_of, case_sensitive=self._is_case_sensitive)
 
-    def remember_view(self, text: str, args: Args = None) -> None:
+    def remember_view(self, text: SqlText, args: Args = None) -> None:
         """Remember the view that the statement has made, if it made one."""
         found = view_definition(
             text, self.find, self.find_view, self.is_lookup_view, case_sensitive=self._is_case_sensitive
@@ -185,7 +186,7 @@ class StatementScope:
             return self.spark.conf.get(key)
         return self.spark.conf.get(key, None)
 
-    def as_read(self, text: str) -> str:
+    def as_read(self, text: SqlText) -> SqlText:
         """``text`` as Spark's parser reads it in this session, in words that mean it under every setting."""
         if "${" in text:
             text = with_variables(text, cache(self._value_of))
@@ -204,11 +205,11 @@ class StatementScope:
         except Exception:  # a Spark before 4.3
             return False
 
-    def timestamp_of(self, text: str) -> pa.DataType:
+    def timestamp_of(self, text: SqlText) -> pa.DataType:
         """The type that TIMESTAMP is in this session, if ``text`` may create a table with such a column."""
         lower = text.lower()
         may_say_it = "create" in lower and "timestamp" in lower
-        if may_say_it and {"create", "timestamp"} <= {piece.text.lower() for piece in pieces(text)}:
+        if may_say_it and {"create", "timestamp"} <= {piece.text.lower() for piece in text.pieces}:
             return plain_timestamp(self.conf)
         return TIMESTAMP
 

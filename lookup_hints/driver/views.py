@@ -16,7 +16,8 @@ from lookup_hints.plan.parse.lookup_use import LookThrough
 from lookup_hints.plan.parse.query_parts import query_parts
 from lookup_hints.plan.parse.statement import FindTable, Statement
 from lookup_hints.plan.views_and_derived_tables import FindView, ViewResolver
-from lookup_hints.sql.lexer import code, pieces, quoted
+from lookup_hints.sql.lexer import quoted
+from lookup_hints.sql.sql_text import SqlText
 
 Rows = Callable[[str], Sequence[Sequence[str]]]
 """The rows of a statement that Spark itself runs; raises what Spark says."""
@@ -74,13 +75,8 @@ class LookupViews:
         return _meaning_of(made.name, rows) == meaning
 
 
-def makes_view(text: str) -> bool:
-    """Whether a statement may make a view: it begins with CREATE."""
-    return next((piece.is_word("CREATE") for piece in code(pieces(text))), False)
-
-
 def view_definition(
-    text: str,
+    text: SqlText,
     find_table: FindTable,
     find_view: FindView,
     is_lookup_view: Callable[[str], bool],
@@ -88,7 +84,7 @@ def view_definition(
     case_sensitive: bool,
 ) -> Definition | None:
     """The view that a statement makes in this session; None for any other statement."""
-    if not makes_view(text):
+    if not text.starts_with("CREATE"):
         return None
     statement = Statement(text, find_table, is_lookup_view)
     tokens, at = statement.tokens, 1

@@ -23,7 +23,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 
 from lookup_hints.errors import Problem, Span
-from lookup_hints.sql.lexer import Kind, Piece, pieces
+from lookup_hints.sql.lexer import Kind, Piece, cut_into_pieces
 
 if TYPE_CHECKING:
     from sqlglot.generator import Generator as _SparkGenerator
@@ -58,7 +58,7 @@ def tokens_of(text: str) -> list[Token]:
     Raises:
         TokenError: a quote or a comment is never closed.
     """
-    return _Tokens(text, pieces(text)).read()
+    return _Tokens(text, cut_into_pieces(text)).read()
 
 
 def hint_tokens(text: str, start: int, end: int) -> list[Token]:
@@ -67,7 +67,7 @@ def hint_tokens(text: str, start: int, end: int) -> list[Token]:
     In a hint nothing is a command, nothing separates statements, and what is never closed is one token.
     """
     offset = start + len(HINT_MARK)
-    inside = [replace(piece, start=piece.start + offset) for piece in pieces(text[offset:end])]
+    inside = [replace(piece, start=piece.start + offset) for piece in cut_into_pieces(text[offset:end])]
     return option_tokens(text, inside)
 
 

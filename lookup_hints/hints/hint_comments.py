@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import lru_cache
 from typing import Any
 
 from sqlglot import exp
@@ -21,7 +20,8 @@ from lookup_hints.retry import RetryPolicy
 from lookup_hints.spi.flink import HINT_OPTIONS, instead_of
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, REMOVED_OPTIONS
 from lookup_hints.spi.option_values import Place, bad_value, options_at
-from lookup_hints.sql.lexer import Kind, Piece, pieces
+from lookup_hints.sql.lexer import Kind, Piece
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut, Edit
 
 
@@ -46,16 +46,15 @@ class HintComment:
         return [item for item in self.items if isinstance(item, Lookup)]
 
 
-@lru_cache(maxsize=8)  # finding hints, mistakes in names and edits each begin with it
-def hint_comments(text: str) -> tuple[HintComment, ...]:
+def hint_comments(text: SqlText) -> tuple[HintComment, ...]:
     """The hint comments of ``text``, in order.
 
-    >>> [hint.options for hint in hint_comments("SELECT /*+ LOOKUP('table'='c') */ 1")[0].lookups]
+    >>> [hint.options for hint in hint_comments(SqlText("SELECT /*+ LOOKUP('table'='c') */ 1"))[0].lookups]
     [{'table': 'c'}]
     """
     found = []
     before: Piece | None = None
-    for piece in pieces(text):
+    for piece in text.pieces:
         if piece.kind is Kind.HINT or (piece.kind is Kind.UNCLOSED and piece.text.startswith(HINT_MARK)):
             select = before.start if before is not None and before.is_word("SELECT") else -1
             found.append(_read(text, piece, select))
@@ -64,7 +63,7 @@ def hint_comments(text: str) -> tuple[HintComment, ...]:
     return tuple(found)
 
 
-def removals(text: str) -> tuple[Edit, ...]:
+def removals(text: SqlText) -> tuple[Edit, ...]:
     """The edits that take every LOOKUP call out of ``text``.
 
     Other hints stay as they are, byte for byte; a comment that holds nothing else goes as a whole.
@@ -141,7 +140,7 @@ class LookupHint:
         return self.select, self.table.lower()
 
 
-def lookup_hints(text: str) -> tuple[LookupHint, ...]:
+def lookup_hints(text: SqlText) -> tuple[LookupHint, ...]:
     """The LOOKUP hints of a statement, in order.
 
     Raises:
@@ -153,7 +152,7 @@ def lookup_hints(text: str) -> tuple[LookupHint, ...]:
     return hints
 
 
-def read_hints(text: str) -> tuple[tuple[LookupHint, ...], tuple[Problem, ...]]:
+def read_hints(text: SqlText) -> tuple[tuple[LookupHint, ...], tuple[Problem, ...]]:
     """The hints of a statement that are right, and the problems of those that are not."""
     comments = hint_comments(text)
     problems = [

@@ -30,6 +30,7 @@ from lookup_hints.notebook import html
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.session import LookupSession
 from lookup_hints.spi.arrow_types import sql_type
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import ScriptStatement, parameters, parse_params, split_statements
 
 if TYPE_CHECKING:
@@ -389,7 +390,7 @@ def _is_session(value: Any) -> bool:
     )
 
 
-def values_for(text: str, given: Mapping[str, Any], namespace: Mapping[str, Any]) -> dict[str, Any]:
+def values_for(text: SqlText, given: Mapping[str, Any], namespace: Mapping[str, Any]) -> dict[str, Any]:
     """A value for each parameter marker (``:name``) of a statement.
 
     Raises:

@@ -18,7 +18,7 @@ from lookup_hints.plan.parse.query_parts import inserts
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis
 from lookup_hints.plan.views_and_derived_tables import names_of_cte
-from lookup_hints.sql.lexer import Kind, pieces, quoted
+from lookup_hints.sql.lexer import Kind, quoted
 from lookup_hints.sql.text_edits import Edit
 
 
@@ -152,7 +152,7 @@ def notes_of_repeated(statement: Statement, joins: Sequence[LookupJoin]) -> list
 
 def _notes_of_ranges(statement: Statement, joins: Sequence[LookupJoin]) -> Iterator[str]:
     """REPARTITION_BY_RANGE samples its input, as a global ORDER BY does."""
-    hints = (piece.text.upper() for piece in pieces(statement.text) if piece.kind is Kind.HINT)
+    hints = (piece.text.upper() for piece in statement.text.pieces if piece.kind is Kind.HINT)
     if joins and any("REPARTITION_BY_RANGE" in hint for hint in hints):
         yield "REPARTITION_BY_RANGE samples its rows first: right over a lookup join it asks for a key twice"
 

@@ -33,29 +33,30 @@ from lookup_hints.plan.parse.statement import FindTable, Statement, UnreadableSt
 from lookup_hints.plan.session_interface import Context
 from lookup_hints.plan.system_time import check_times
 from lookup_hints.plan.write.spark_sql import edits_of, rebalanced
-from lookup_hints.sql.lexer import Kind, code, pieces
+from lookup_hints.sql.lexer import Kind
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut, spliced
 
 
-def mentions_lookup(text: str, is_lookup: Callable[[str], object]) -> bool:
+def mentions_lookup(text: SqlText, is_lookup: Callable[[str], object]) -> bool:
     """Whether ``text`` has the name of a lookup table anywhere; if not, it is Spark's business alone.
 
     Strings count: `IDENTIFIER('customers')` is a name too.
     """
     names = {
         piece.name if piece.is_name else piece.value
-        for piece in code(pieces(text))
+        for piece in text.code
         if piece.is_name or piece.kind is Kind.STRING
     }
     return any(is_lookup(name) not in (None, False) for name in names)
 
 
-def surely_uses_lookup(text: str, find_table: FindTable) -> bool:
+def surely_uses_lookup(text: SqlText, find_table: FindTable) -> bool:
     """Whether a lookup table's name stands where only a relation can: not a column or schema of its name."""
     return any(True for _ in sure_uses(Statement(text, find_table)))
 
 
-def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPlan:
+def plan(text: SqlText, hints: tuple[LookupHint, ...], context: Context) -> LookupPlan:
     """The plan of a statement that mentions a lookup table or has a LOOKUP hint.
 
     Raises:

@@ -111,7 +111,7 @@ class Analysis:
         except Exception as error:
             if type(error).__name__ == "ParseException":
                 # It shows the text that it is about, which should be the user's.
-                self._let_spark_parse(as_written(text, query))
+                self._let_spark_parse(as_written(self.statement, query))
             put_in_place(error, text, self._edits, query)
             raise
 
@@ -467,12 +467,12 @@ def original_place(
     return before.count("\n") + 1, offset - before.rfind("\n") - 1
 
 
-def as_written(text: str, part: Cut) -> str:
-    """``part`` at its place in ``text``: with blanks for what stands before it, and for LOOKUP hints."""
-    out = text[: part.end]
-    for edit in removals(text):
+def as_written(statement: Statement, part: Cut) -> str:
+    """``part`` at its place in the text: with blanks for what stands before it, and for LOOKUP hints."""
+    out = statement.text[: part.end]
+    for edit in removals(statement.text):
         if edit.at.end <= part.end:
-            out = out[: edit.at.start] + _blanks(edit.at.of(text)) + out[edit.at.end :]
+            out = out[: edit.at.start] + _blanks(edit.at.of(statement.text)) + out[edit.at.end :]
     return _blanks(out[: part.start]) + out[part.start :]
 
 

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 from itertools import accumulate
 
 _OPENING, _CLOSING = "(<[", ")>]"
@@ -31,7 +30,8 @@ class Kind(Enum):
 
 
 # A member is found by its class in a call before Python 3.12, and these are compared with each piece.
-_WORD, _QUOTED, _SYMBOL, _NO_CODE = Kind.WORD, Kind.QUOTED, Kind.SYMBOL, (Kind.COMMENT, Kind.HINT)
+_WORD, _QUOTED, _SYMBOL = Kind.WORD, Kind.QUOTED, Kind.SYMBOL
+NO_CODE = (Kind.COMMENT, Kind.HINT)
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,8 @@ _KINDS = {
 }
 
 
-@lru_cache(maxsize=8)  # a statement is looked at by several readers, one after the other
-def pieces(text: str) -> tuple[Piece, ...]:
-    """Every piece of ``text`` but white space, in order.
-
-    A quote or comment that is never closed gives one last piece of kind ``UNCLOSED``.
-    """
+def cut_into_pieces(text: str) -> tuple[Piece, ...]:
+    """Every piece of ``text`` but white space, in order; ``SqlText`` keeps them for all who want them."""
     found: list[Piece] = []
     at = 0
     while at < len(text):
@@ -115,11 +111,6 @@ def pieces(text: str) -> tuple[Piece, ...]:
             found.append(Piece(_KINDS[group], match[0], at))
         at = found[-1].end if group in ("block", "open") else match.end()
     return tuple(found)
-
-
-def code(found: Sequence[Piece]) -> list[Piece]:
-    """The pieces that are neither comments nor hints."""
-    return [piece for piece in found if piece.kind not in _NO_CODE]
 
 
 def closing(found: Sequence[Piece], opening: int) -> int | None:

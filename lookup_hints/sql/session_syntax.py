@@ -7,21 +7,22 @@ name. What comes out here means the same to Spark under the same settings, and t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from lookup_hints.sql.lexer import Kind, Piece, closing, code, pieces, quoted
-from lookup_hints.sql.text_edits import Cut, Edit, spliced
+from lookup_hints.sql.lexer import Kind, Piece, closing, quoted
+from lookup_hints.sql.sql_text import SqlText
+from lookup_hints.sql.text_edits import Cut, Edit
 
 _REFERENCE = re.compile(r"\$\{(?:(\w+?):)?\S+?\}")
 _LATE = ("env", "file", "conf")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
-def with_variables(text: str, value_of: Callable[[str], str | None]) -> str:
+def with_variables(text: SqlText, value_of: Callable[[str], str | None]) -> SqlText:
     """``text`` with its variables replaced, but for the references to secrets in lists of options.
 
-    >>> with_variables("SELECT ${n} FROM t", {"${n}": "1"}.get)
+    >>> with_variables(SqlText("SELECT ${n} FROM t"), {"${n}": "1"}.get)
     'SELECT 1 FROM t'
     """
     listed = (piece for found in _option_lists(text) for piece in found)
@@ -33,33 +34,34 @@ def with_variables(text: str, value_of: Callable[[str], str | None]) -> str:
         found = None if is_late else value_of(match[0])
         return match[0] if found is None else found
 
-    return _REFERENCE.sub(value, text)
+    made = _REFERENCE.sub(value, text)
+    return text if made == text else SqlText(made)
 
 
-def with_backquotes(text: str) -> str:
+def with_backquotes(text: SqlText) -> SqlText:
     """``text`` with names in backquotes where they stand in double quotes; places stay true.
 
     In lists of options, where no name can stand, double quotes are those of strings.
 
-    >>> with_backquotes('SELECT "a b" FROM t')
+    >>> with_backquotes(SqlText('SELECT "a b" FROM t'))
     'SELECT `a b` FROM t'
     """
     in_options = {piece.start for found in _option_lists(text) for piece in found}
     edits = (
         Edit(Cut(piece.start, piece.end), (_name(piece),))
-        for piece in pieces(text)
+        for piece in text.pieces
         if piece.kind is Kind.STRING and piece.text[0] == '"' and piece.start not in in_options
     )
-    return spliced(text, edits)
+    return text.edited(edits)
 
 
-def with_identifiers(text: str, value_of: Callable[[str], object]) -> str:
+def with_identifiers(text: SqlText, value_of: Callable[[str], object]) -> SqlText:
     """``text`` with the name that each ``IDENTIFIER(expression)`` is.
 
-    >>> with_identifiers("SELECT * FROM IDENTIFIER(:t)", {":t": "a.b"}.get)
+    >>> with_identifiers(SqlText("SELECT * FROM IDENTIFIER(:t)"), {":t": "a.b"}.get)
     'SELECT * FROM a.b'
     """
-    found = code(pieces(text))
+    found = text.code
     edits = []
     for at, (piece, opening) in enumerate(pairwise(found)):
         is_call = piece.is_word("IDENTIFIER") and opening.is_symbol("(")
@@ -69,29 +71,29 @@ def with_identifiers(text: str, value_of: Callable[[str], object]) -> str:
         value = value_of(text[found[at + 2].start : found[last - 1].end])
         if isinstance(value, str) and _is_name(value):
             edits.append(Edit(Cut(piece.start, found[last].end), (value,)))
-    return spliced(text, edits)
+    return text.edited(edits)
 
 
 def _is_name(value: str) -> bool:
-    parts = pieces(value)
+    parts = SqlText(value).pieces
     return bool(parts) and all(
         part.is_symbol(".") if at % 2 else part.is_name for at, part in enumerate(parts)
     )
 
 
-def with_long_pipes(text: str) -> str:
+def with_long_pipes(text: SqlText) -> SqlText:
     """``text`` with ``|>`` where ``|`` is a pipe: before the words of an operator, which end no expression.
 
-    >>> with_long_pipes("FROM t | WHERE a | b = 1 | LEFT JOIN u USING (k)")
+    >>> with_long_pipes(SqlText("FROM t | WHERE a | b = 1 | LEFT JOIN u USING (k)"))
     'FROM t |> WHERE a | b = 1 |> LEFT JOIN u USING (k)'
     """
-    found = code(pieces(text))
+    found = text.code
     edits = (
         Edit(Cut(pipe.end, pipe.end), (">",))
         for pipe, word, after in zip(found, found[1:], found[2:], strict=False)
         if pipe.is_symbol("|") and _is_operator(word, after)
     )
-    return spliced(text, edits)
+    return text.edited(edits)
 
 
 def _is_operator(word: Piece, after: Piece) -> bool:
@@ -109,10 +111,10 @@ _OPERATORS = (
 )
 
 
-def with_escapes(text: str) -> str:
+def with_escapes(text: SqlText) -> SqlText:
     r"""``text`` with each backslash doubled in strings of its lists of options, which are read as they stand.
 
-    >>> print(with_escapes(r"CREATE TEMPORARY TABLE t WITH ('path' = 'C:\temp')"))
+    >>> print(with_escapes(SqlText(r"CREATE TEMPORARY TABLE t WITH ('path' = 'C:\temp')")))
     CREATE TEMPORARY TABLE t WITH ('path' = 'C:\\temp')
     """
     strings = (piece for found in _option_lists(text) for piece in found if piece.kind is Kind.STRING)
@@ -121,7 +123,7 @@ def with_escapes(text: str) -> str:
         for piece in strings
         if piece.text[0] not in "rR"
     )
-    return spliced(text, edits)
+    return text.edited(edits)
 
 
 def _kept(escape: re.Match[str]) -> str:
@@ -134,9 +136,9 @@ def _name(piece: Piece) -> str:
     return name.ljust(len(piece.text))
 
 
-def _option_lists(text: str) -> Iterator[list[Piece]]:
+def _option_lists(text: SqlText) -> Iterator[Sequence[Piece]]:
     """What stands in the parentheses of each ``WITH ('key' = ...)`` and ``OPTIONS ('key' = ...)``."""
-    found = code(pieces(text))
+    found = text.code
     for at, piece in enumerate(found[:-3]):
         opens = piece.is_word("WITH", "OPTIONS") and found[at + 1].is_symbol("(")
         if not (opens and found[at + 2].kind is Kind.STRING and found[at + 3].is_symbol("=")):

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from lookup_hints.errors import OptionError, Problem, QueryError, Span
 from lookup_hints.spi.option_values import Conf, Place, Trigger, bad_value, in_force, options_at
-from lookup_hints.sql.lexer import Kind, Piece, blanked, code, pieces, quoted
+from lookup_hints.sql.lexer import Kind, Piece, quoted
+from lookup_hints.sql.sql_text import SqlText
+from lookup_hints.sql.text_edits import Cut, Edit
 from lookup_hints.streaming.restart_strategy import RestartStrategy, restart_strategy
 from lookup_hints.streaming.stream_options import RESTART_OPTIONS, STREAM_OPTIONS
 
@@ -41,29 +43,28 @@ class StreamInsert:
         query: the query, at its place in ``text``: all before it is blank.
     """
 
-    text: str = field(repr=False)
+    text: SqlText = field(repr=False)
     sink: tuple[str, ...]
     sink_at: Span
     options: Mapping[str, str] = field(repr=False)  # may hold secrets of a sink
     columns: tuple[str, ...] | None
     by_name: bool
-    query: str = field(repr=False)
+    query: SqlText = field(repr=False)
 
     @property
     def shown_sink(self) -> str:
         return self.text[self.sink_at.start : self.sink_at.end]
 
 
-def names_a_stream(text: str) -> bool:
+def names_a_stream(text: SqlText) -> bool:
     """Whether ``text`` is an INSERT that reads FROM (or JOINs) ``STREAM name`` or ``STREAM(...)``.
 
-    >>> names_a_stream("INSERT INTO t SELECT stream FROM STREAM s")
+    >>> names_a_stream(SqlText("INSERT INTO t SELECT stream FROM STREAM s"))
     True
-    >>> names_a_stream("INSERT INTO t SELECT stream FROM s")
+    >>> names_a_stream(SqlText("INSERT INTO t SELECT stream FROM s"))
     False
     """
-    found = code(pieces(text))
-    return bool(found and found[0].is_word("INSERT")) and any(_words_stream(found))
+    return text.starts_with("INSERT") and any(_words_stream(text.code))
 
 
 def _words_stream(found: Sequence[Piece]) -> Iterator[int]:
@@ -74,7 +75,7 @@ def _words_stream(found: Sequence[Piece]) -> Iterator[int]:
             yield at
 
 
-def read_insert(text: str) -> StreamInsert:
+def read_insert(text: SqlText) -> StreamInsert:
     """What a streaming INSERT says.
 
     Raises:
@@ -103,36 +104,37 @@ class StreamSource:
     has_alias: bool
 
 
-def stream_sources(text: str) -> list[StreamSource]:
+def stream_sources(text: SqlText) -> list[StreamSource]:
     """Each ``STREAM name`` or ``STREAM(name)`` that a query reads FROM or JOINs, in order.
 
-    >>> [source.name for source in stream_sources("SELECT 1 FROM STREAM a.b AS x JOIN STREAM(c) USING (k)")]
+    >>> text = SqlText("SELECT 1 FROM STREAM a.b AS x JOIN STREAM(c) USING (k)")
+    >>> [source.name for source in stream_sources(text)]
     [('a', 'b'), ('c',)]
     """
     return list(_InsertReader(text).sources())
 
 
-def shown_insert(text: str) -> str:
+def shown_insert(text: SqlText) -> str:
     """``text`` as it may be shown: the values of options of an INSERT are starred, places stay true."""
-    found = code(pieces(text))
-    if not (found and found[0].is_word("INSERT")):
-        return text
+    shown: str = text
+    if not text.starts_with("INSERT"):
+        return shown
     inside = False
-    for before, piece in pairwise(found):
+    for before, piece in pairwise(text.code):
         if before.is_word("WITH") and piece.is_symbol("("):
             inside = True
         elif piece.is_word(*_QUERY_WORDS) and not piece.is_word("WITH"):
-            return text
+            return shown
         elif inside and piece.kind in (Kind.STRING, Kind.UNCLOSED) and before.text not in ("(", ","):
             stars = re.sub(r"[^\r\n]", "*", piece.text)
-            text = text[: piece.start] + stars + text[piece.end :]
-    return text
+            shown = shown[: piece.start] + stars + shown[piece.end :]
+    return shown
 
 
 class _InsertReader:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: SqlText) -> None:
         self._text = text
-        self._found = code(pieces(text))
+        self._found = text.code
         self._at = 0
 
     def insert(self) -> StreamInsert:
@@ -159,7 +161,7 @@ class _InsertReader:
             options=MappingProxyType(options),
             columns=columns,
             by_name=by_name,
-            query=blanked(self._text, 0, query.start),
+            query=self._text.blank_before(query.start),
         )
 
     def sources(self) -> Iterator[StreamSource]:
@@ -318,16 +320,17 @@ SINCE = (4, 1)
 """The first Spark whose SQL has ``FROM STREAM``."""
 
 
-def with_views(query: str, spark: SparkSession, name: Callable[[StreamSource], str]) -> str:
+def with_views(query: SqlText, spark: SparkSession, name: Callable[[StreamSource], str]) -> SqlText:
     """``query`` over views of its streams, as a Spark before ``SINCE`` can parse it."""
-    for source in reversed(stream_sources(query)):
+    edits = []
+    for source in stream_sources(query):
         relation = ".".join(map(quoted, source.name))
         if "/" not in source.name[-1]:  # a path: Spark has never read a stream there
             view = name(source)
             spark.readStream.options(**source.options).table(relation).createOrReplaceTempView(view)
             relation = quoted(view) if source.has_alias else f"{quoted(view)} AS {quoted(source.name[-1])}"
-        query = query[: source.start] + relation + query[source.end :]
-    return query
+        edits.append(Edit(Cut(source.start, source.end), (relation,)))
+    return query.edited(edits)
 
 
 ROOT = "spark.sql.streaming.checkpointLocation"

@@ -20,7 +20,8 @@ from lookup_hints.spi.lookup_options import TABLE_OPTIONS
 from lookup_hints.spi.option_values import hidden_keys
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import SECRET_HEADER, masked_text, secret_parts
-from lookup_hints.sql.lexer import Kind, Piece, code, pieces, quoted, string_literal
+from lookup_hints.sql.lexer import Kind, Piece, quoted, string_literal
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.tables.ddl_columns import COMMENT, DdlReader, Unreadable, read_columns
 from lookup_hints.tables.registry import connector_class, module_named
 
@@ -153,19 +154,19 @@ _EXAMPLE = "Write WITH ('connector' = '<name>', ...)."
 _WHOLE_EXAMPLE = "Write CREATE TEMPORARY TABLE <name> (...) WITH ('connector' = '<name>', ...)."
 
 
-def parse_ddl(text: str, timestamp: pa.DataType = TIMESTAMP) -> Ddl | None:
+def parse_ddl(text: SqlText, timestamp: pa.DataType = TIMESTAMP) -> Ddl | None:
     """The statement that ``text`` is, or None: it does not concern lookup tables and is Spark's.
 
-    >>> parse_ddl("DROP TABLE IF EXISTS customers")
+    >>> parse_ddl(SqlText("DROP TABLE IF EXISTS customers"))
     DropTable(name='customers', if_exists=True)
 
     Raises:
         DdlError: every mistake in a CREATE of a lookup table; secrets in options are masked. Also what
             gives a connector in any other statement: Spark's error would show the options.
     """
-    found = code(pieces(text))
+    found = text.code
     while found and found[-1].is_symbol(";"):
-        found.pop()
+        found = found[:-1]
     names_connector = _names_connector(found)
     if not (names_connector or (found and found[0].is_word(*_STATEMENTS))):
         return None
@@ -191,7 +192,7 @@ def columns_of(text: str, timestamp: pa.DataType = TIMESTAMP) -> pa.Schema:
     Raises:
         DdlError: every mistake, with its place.
     """
-    found = code(pieces(text))
+    found = SqlText(text).code
     if not found:
         raise DdlError(Problem("The column list is empty.", tip="Write names and types: 'name STRING'."))
     reader = DdlReader(text, found, [], len(text), timestamp)
@@ -203,14 +204,15 @@ def columns_of(text: str, timestamp: pa.DataType = TIMESTAMP) -> pa.Schema:
     return schema
 
 
-def shown_statement(text: str) -> str:
+def shown_statement(text: SqlText) -> SqlText:
     """``text`` as it may be shown: where it is about options of a lookup table, their secrets are masked."""
     try:
         gives_options = isinstance(parse_ddl(text), CreateLookupTable)
     except DdlError:
         gives_options = True
-    found = code(pieces(text))
-    return _masked(text, found, _secrets_in_options(found)) if gives_options else text
+    if not gives_options:
+        return text
+    return SqlText(_masked(text, text.code, _secrets_in_options(text.code)))
 
 
 def _statement(reader: DdlReader) -> Ddl | None:
@@ -490,7 +492,7 @@ def _secret_parts(value: Piece, *, declared: bool) -> list[tuple[int, int]]:
     return shifted if is_plain or not parts else [(0, len(value.text))]
 
 
-def _masked(text: str, found: Sequence[Piece], secrets: Mapping[int, Sequence[tuple[int, int]]]) -> str:
+def _masked(text: SqlText, found: Sequence[Piece], secrets: Mapping[int, Sequence[tuple[int, int]]]) -> str:
     """``text`` with everything starred that may be a secret value of an option; places stay true.
 
     Where ``secrets`` say nothing of a value, strings and comments are starred all over, but for keys and the
@@ -512,10 +514,11 @@ def _masked(text: str, found: Sequence[Piece], secrets: Mapping[int, Sequence[tu
     }
     options = _OPTIONS_BEGIN.search(text)
     options_from = options.start() if options else len(text)
-    for piece in pieces(text):
+    shown: str = text
+    for piece in text.pieces:
         is_plain = piece.kind in (Kind.WORD, Kind.NUMBER, Kind.QUOTED) and piece.end <= options_from
         if not (is_plain or piece.kind is Kind.SYMBOL or piece.start in keys):
             for start, end in secrets.get(piece.start, [(0, len(piece.text))]):
                 stars = re.sub(r"[^\r\n]", "*", piece.text[start:end])
-                text = text[: piece.start + start] + stars + text[piece.start + end :]
-    return text
+                shown = shown[: piece.start + start] + stars + shown[piece.start + end :]
+    return shown

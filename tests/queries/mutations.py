@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from lookup_hints.sql.lexer import Kind, Piece, pieces
+from lookup_hints.sql.lexer import Kind, Piece
+from lookup_hints.sql.sql_text import SqlText
 
 WORDS = (
     *(
@@ -91,7 +92,7 @@ WORDS = (
 def mutated(text: str, random: Random, words: Sequence[str] = WORDS) -> str:
     """``text`` with one to three mistakes."""
     for _ in range(random.choice((1, 1, 1, 2, 3))):
-        found = pieces(text)
+        found = SqlText(text).pieces
         if not found:
             return text
         text = random.choice(_MISTAKES)(text, found, random, words)
@@ -101,13 +102,13 @@ def mutated(text: str, random: Random, words: Sequence[str] = WORDS) -> str:
 def changed(text: str, random: Random) -> str:
     """``text`` with one to three changes after which it often means something, mostly something else."""
     for _ in range(random.choice((1, 1, 2, 3))):
-        text = random.choice(_CHANGES)(text, pieces(text), random)
+        text = random.choice(_CHANGES)(text, SqlText(text).pieces, random)
     return text
 
 
 def respelled_names(text: str, random: Random, *, double_quoted: bool, variable: str) -> str:
     """``text`` with one of its names in double quotes, or in the variable ``v``, whose value is ``variable``."""
-    names = [piece for piece in pieces(text) if piece.kind is Kind.WORD and piece.text == variable]
+    names = [piece for piece in SqlText(text).pieces if piece.kind is Kind.WORD and piece.text == variable]
     if not names:
         return text
     piece = random.choice(names)

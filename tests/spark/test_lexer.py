@@ -9,7 +9,8 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from lookup_hints.sql.lexer import Kind, pieces
+from lookup_hints.sql.lexer import Kind
+from lookup_hints.sql.sql_text import SqlText
 from tests.unit.hints.test_dialect import STATEMENTS
 
 ODD = [
@@ -42,7 +43,7 @@ def test_pieces_are_those_of_sparks_lexer(spark: SparkSession, texts: list[str])
 
 
 def _ours(text: str) -> Iterator[tuple[int, int]]:
-    for piece in pieces(text):
+    for piece in SqlText(text).pieces:
         assert piece.kind is not Kind.UNCLOSED
         if piece.kind is Kind.HINT:  # in which Spark reads on
             start = piece.start + len("/*+")

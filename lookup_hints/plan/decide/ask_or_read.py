@@ -30,7 +30,8 @@ from lookup_hints.plan.spark_analysis import LeftSide
 from lookup_hints.spi import TableSize
 from lookup_hints.spi.connector import why_not_read
 from lookup_hints.spi.option_values import InForce, Place
-from lookup_hints.sql.lexer import Kind, code, pieces
+from lookup_hints.sql.lexer import Kind
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut, Fragment
 
 _FILTERED = "unknown: conditions or joins may take some away before they are asked for"
@@ -186,7 +187,7 @@ def _left_rows(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> Lef
 
 def _column_of(facts: Facts, left: Fragment) -> str:
     """The name of the column that the left side of a key is; no name of any where it is an expression."""
-    words = code(pieces(left if isinstance(left, str) else left.of(facts.statement.text)))
+    words = SqlText(left if isinstance(left, str) else left.of(facts.statement.text)).code
     is_column = len(words) in (1, 3) and words[-1].is_name and words[0].is_name
     return words[-1].name if is_column and (len(words) == 1 or words[1].is_symbol(".")) else ""
 

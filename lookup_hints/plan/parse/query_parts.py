@@ -9,6 +9,7 @@ from lookup_hints.errors import Problem, Span, UnsupportedLookup
 from lookup_hints.plan.parse.statement import Statement, UnreadableStatement
 from lookup_hints.plan.parse.tokens import QUERY_WORDS, Tokens
 from lookup_hints.sql.lexer import Piece, comma_groups
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut
 
 _WRITING_WORDS = ("INSERT", "CREATE", "CACHE", "REPLACE")
@@ -95,7 +96,7 @@ def _parameters_at(tokens: Tokens) -> int | None:
     return at + 1 if tokens.is_symbol(at + 1, "(") else None
 
 
-def written_query(text: str) -> str | None:
+def written_query(text: SqlText) -> str | None:
     """The one query whose rows a statement writes; None where it holds none, or several."""
     statement = Statement(text, lambda _: None)
     try:

@@ -22,7 +22,8 @@ from lookup_hints.plan.parse.query_blocks import Block, Chain, Pipe, Relation, S
 from lookup_hints.plan.parse.query_reader import read_structure
 from lookup_hints.plan.parse.tokens import Tokens
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.sql.lexer import Kind, Piece, blanked, pieces
+from lookup_hints.sql.lexer import NO_CODE, Piece, blanked
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut, Fragment
 
 PRESENT = ("PROCTIME", "CURRENT_TIMESTAMP", "NOW", "LOCALTIMESTAMP")
@@ -73,7 +74,7 @@ class Statement(Remembering):
     """One SQL statement, read."""
 
     def __init__(
-        self, text: str, find_table: FindTable, is_lookup_view: Callable[[str], bool] = lambda _: False
+        self, text: SqlText, find_table: FindTable, is_lookup_view: Callable[[str], bool] = lambda _: False
     ) -> None:
         """Read ``text``.
 
@@ -105,9 +106,9 @@ class Statement(Remembering):
     @cached_property
     def clean(self) -> str:
         """The text with all that sqlglot need not see turned into spaces."""
-        text = self.text
-        for piece in pieces(text):
-            if piece.kind in (Kind.HINT, Kind.COMMENT):
+        text: str = self.text
+        for piece in self.text.pieces:
+            if piece.kind in NO_CODE:
                 text = blanked(text, piece.start, piece.end)
         for relation in (*(use.relation for use in self.uses), *self.timed):
             clause = self.time_clause(relation)

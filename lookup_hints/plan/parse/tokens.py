@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Protocol
 
-from lookup_hints.sql.lexer import Kind, Piece, code, pieces
+from lookup_hints.sql.lexer import Kind, Piece
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut
 
 JOIN_WORDS = ("NATURAL", "INNER", "CROSS", "LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI")
@@ -43,9 +44,9 @@ class HasPlace(Protocol):
 class Tokens:
     """The code pieces of ``text``: no comments, no hints."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: SqlText) -> None:
         self.text = text
-        self.pieces: Sequence[Piece] = code(pieces(text))
+        self.pieces = text.code
         self._starts = [piece.start for piece in self.pieces]
         self._depths = _depths(self.pieces)
         self._closings = _closings(self.pieces)

@@ -22,6 +22,7 @@ from lookup_connectors.adbc.lookup_sql import relation
 from lookup_hints.errors import AnswerTooLarge, ConnectorError, LookupTimeout, NotAllowed, OptionError
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.security_policy import Policy
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.tables.catalog import LookupCatalog, build_connector
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from tests.servers.connectors.adbc_tables import (
@@ -462,7 +463,7 @@ def test_options_of_the_driver_are_passed_on_and_never_shown(duck: DuckDbSource)
     statement = (
         "CREATE TEMPORARY TABLE t (k STRING) WITH ('connector' = 'adbc', 'driver' = 'adbc_driver_duckdb'"
     )
-    ddl = parse_ddl(f"{statement}, 'adbc.db.token' = 'hunter2')")
+    ddl = parse_ddl(SqlText(f"{statement}, 'adbc.db.token' = 'hunter2')"))
     assert isinstance(ddl, CreateLookupTable)
     assert "hunter2" not in repr(catalog.create(ddl, lambda _: None))
 

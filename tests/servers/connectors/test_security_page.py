@@ -23,6 +23,7 @@ from lookup_connectors.sqlite import SqliteConnector
 from lookup_hints.errors import ConnectorError, NotAllowed
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.spi.security_policy import Policy, policy_of_configuration, policy_of_environment
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.tables.catalog import LookupCatalog
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from tests.servers.http_server import Api
@@ -50,7 +51,7 @@ def refusal(connector: Any, request: LookupRequest) -> ConnectorError:
 
 
 def created(text: str, policy: Any = None) -> LookupTable:
-    ddl = parse_ddl(text.strip())
+    ddl = parse_ddl(SqlText(text.strip()))
     assert isinstance(ddl, CreateLookupTable)
     catalog = LookupCatalog() if policy is None else LookupCatalog(policy)
     return catalog.create(ddl, lambda _: None)

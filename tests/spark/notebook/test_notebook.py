@@ -16,6 +16,7 @@ from traitlets.config import Config
 from lookup_hints.errors import QueryError
 from lookup_hints.notebook.magics import _OPTIONS, CellFailed, LookupMagics, find_spark, load, values_for
 from lookup_hints.session import LookupSession
+from lookup_hints.sql.sql_text import SqlText
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -265,11 +266,11 @@ def test_the_session_is_the_variable_or_the_active_one(spark: SparkSession) -> N
 
 def test_values_of_the_notebook_are_plain_values() -> None:
     numpy = pytest.importorskip("numpy")
-    assert values_for("SELECT :a, :b", {"a": 1}, {"a": 2, "b": numpy.int64(3)}) == {"a": 1, "b": 3}
+    assert values_for(SqlText("SELECT :a, :b"), {"a": 1}, {"a": 2, "b": numpy.int64(3)}) == {"a": 1, "b": 3}
     with pytest.raises(
         QueryError, match="The variable a is a object, which cannot be used as a SQL parameter"
     ):
-        values_for("SELECT :a", {}, {"a": object()})
+        values_for(SqlText("SELECT :a"), {}, {"a": object()})
 
 
 def test_a_session_without_tables_says_so(spark: SparkSession) -> None:

@@ -14,6 +14,7 @@ from lookup_hints.driver.functions import MadeOnce
 from lookup_hints.driver.invalidation import InvalidationLog
 from lookup_hints.errors import DdlError
 from lookup_hints.spi.request_and_answer import LookupTable
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.tables import catalog
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 
@@ -98,7 +99,9 @@ def no_setting(_: str) -> None:
 
 
 def create(text: str) -> CreateLookupTable:
-    ddl = parse_ddl(f"CREATE TEMPORARY TABLE {text} (id BIGINT) WITH ('connector' = 'memory', 'rows' = '[]')")
+    ddl = parse_ddl(
+        SqlText(f"CREATE TEMPORARY TABLE {text} (id BIGINT) WITH ('connector' = 'memory', 'rows' = '[]')")
+    )
     assert isinstance(ddl, CreateLookupTable)
     return ddl
 

@@ -18,6 +18,7 @@ from lookup_hints.cli.shell import is_complete
 from lookup_hints.cli.shell_prompt import masked, prompt
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.option_values import Place, options_at
+from lookup_hints.sql.sql_text import SqlText
 
 
 class Shop:
@@ -106,7 +107,7 @@ def test_nothing_is_offered_unasked_where_nothing_is_typed() -> None:
     ],
 )
 def test_relations_are_found_before_the_statement_is_whole(text: str, found: list[tuple[str, str]]) -> None:
-    assert relations(text) == found
+    assert relations(SqlText(text)) == found
 
 
 @pytest.mark.parametrize(

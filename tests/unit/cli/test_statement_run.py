@@ -15,6 +15,7 @@ from lookup_hints.errors import Problem, QueryError, Span
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.readable_summary import Moment
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import read_statement, split_statements
 from tests.unit.plan.planning import planned
 
@@ -43,7 +44,7 @@ class FakeSession:
 
     def prepare(self, text: str, args: Any, *, few_rows: bool, line: int) -> Any:
         self.seen.append("planned")
-        return SimpleNamespace(statement=read_statement(text), plan=planned(text))
+        return SimpleNamespace(statement=read_statement(SqlText(text)), plan=planned(text))
 
     def metrics(self) -> dict[LookupName, LookupMetrics]:
         return {join.function.name: LookupMetrics(rows_in=self._rows) for join in planned(QUERY).joins}

@@ -20,7 +20,8 @@ from sqlglot.lineage import lineage
 
 from lookup_hints.hints import dialect
 from lookup_hints.hints.dialect import Lookup, OtherHint, hint_items, place_of, tokens_of
-from lookup_hints.sql.lexer import Kind, code, pieces
+from lookup_hints.sql.lexer import Kind
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import split_statements
 from tests.queries.trees import Trees
 
@@ -211,7 +212,7 @@ def _is_read_otherwise(text: str) -> bool:
 
     Two hints, '' in strings, -- with \\, and up to sqlglot 29 0BD, which begins like a binary number.
     """
-    found = pieces(text)
+    found = SqlText(text).pieces
     hints = any(a.kind is b.kind is Kind.HINT for a, b in pairwise(found))
     doubled = any(p.kind is Kind.STRING and p.text[1:-1].count(p.text[0]) for p in found)
     binary = any(p.kind is Kind.NUMBER and p.text.upper().startswith("0B") for p in found)
@@ -246,12 +247,12 @@ def _described(token: Token) -> tuple[object, ...]:
     ).map("".join)
 )
 def test_tokens_cover_all_code_of_any_text_in_order(text: str) -> None:
-    found = pieces(text)
+    found = SqlText(text).pieces
     if any(piece.kind is Kind.UNCLOSED for piece in found):
         with pytest.raises(TokenError):
             tokens_of(text)
         return
     tokens = [token for token in tokens_of(text) if token.token_type is not TokenType.HINT]
     covered = {at for token in tokens for at in range(token.start, token.end + 1)}
-    assert covered >= {at for piece in code(found) for at in range(piece.start, piece.end)}
+    assert covered >= {at for piece in SqlText(text).code for at in range(piece.start, piece.end)}
     assert [token.start for token in tokens] == sorted(token.start for token in tokens)

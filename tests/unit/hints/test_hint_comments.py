@@ -6,11 +6,12 @@ import pytest
 
 from lookup_hints.hints.dialect import Lookup, place_of
 from lookup_hints.hints.hint_comments import hint_comments, removals
+from lookup_hints.sql.sql_text import SqlText
 
 
 def lookups(text: str) -> list[tuple[int, Lookup]]:
     """Each LOOKUP, with the place of its SELECT."""
-    return [(comment.select, hint) for comment in hint_comments(text) for hint in comment.lookups]
+    return [(comment.select, hint) for comment in hint_comments(SqlText(text)) for hint in comment.lookups]
 
 
 def only(text: str) -> Lookup:
@@ -23,7 +24,7 @@ def messages(text: str) -> list[str]:
 
 
 def without_lookups(text: str) -> str:
-    for edit in reversed(removals(text)):
+    for edit in reversed(removals(SqlText(text))):
         text = text[: edit.at.start] + "".join(map(str, edit.new)) + text[edit.at.end :]
     return text
 
@@ -77,7 +78,7 @@ def test_every_way_to_write_a_call_is_read(hint: str) -> None:
 )
 def test_a_lookup_outside_hints_is_nothing(text: str) -> None:
     assert lookups(text) == []
-    assert removals(text) == ()
+    assert removals(SqlText(text)) == ()
 
 
 def test_several_calls_in_several_comments_and_blocks_keep_their_selects() -> None:
@@ -159,7 +160,7 @@ def test_a_call_in_the_wrong_place_says_where_it_belongs(text: str) -> None:
 def test_a_comment_that_never_ends_is_one_problem() -> None:
     text = "SELECT /*+ LOOKUP('table'='c') 1 FROM o"
     assert messages(text) == ["The comment of this hint is never closed."]
-    assert removals(text) == ()
+    assert removals(SqlText(text)) == ()
 
 
 @pytest.mark.parametrize(

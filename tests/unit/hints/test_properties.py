@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from lookup_hints.errors import HintError
 from lookup_hints.hints.hint_comments import hint_comments, lookup_hints, removals
 from lookup_hints.sql.lexer import string_literal
+from lookup_hints.sql.sql_text import SqlText
 
 _VALUES = {
     "async": st.sampled_from(["true", "FALSE"]),
@@ -67,10 +68,10 @@ def selects(draw: st.DrawFn) -> tuple[str, dict[str, str], str]:
 @given(selects())
 def test_a_hint_reads_the_same_however_it_is_written(case: tuple[str, dict[str, str], str]) -> None:
     text, given, _ = case
-    (hint,) = (hint for comment in hint_comments(text) for hint in comment.lookups)
+    (hint,) = (hint for comment in hint_comments(SqlText(text)) for hint in comment.lookups)
     assert hint.problems == ()
     assert {key.lower(): value for key, value in hint.options.items()} == given
-    (valid,) = lookup_hints(text)
+    (valid,) = lookup_hints(SqlText(text))
     assert valid.table == given["table"]
     assert valid.options.keys() == given.keys() - {"table"}
 
@@ -79,7 +80,7 @@ def test_a_hint_reads_the_same_however_it_is_written(case: tuple[str, dict[str, 
 @given(selects())
 def test_taking_the_hint_out_gives_the_text_that_never_had_it(case: tuple[str, dict[str, str], str]) -> None:
     text, _, expected = case
-    for edit in reversed(removals(text)):
+    for edit in reversed(removals(SqlText(text))):
         text = text[: edit.at.start] + "".join(map(str, edit.new)) + text[edit.at.end :]
     # Where the comment goes as a whole, a blank may stand for it.
     assert text in (expected.replace(_GONE, ""), expected.replace(_GONE, " "))
@@ -99,12 +100,12 @@ def test_a_broken_hint_is_a_hint_error_or_still_a_hint(
     )
     broken = text[:at] + junk + text[at + length :]
     with suppress(HintError):
-        lookup_hints(broken)
-    removals(broken)
+        lookup_hints(SqlText(broken))
+    removals(SqlText(broken))
 
 
 @settings(deadline=None)
 @given(st.text(alphabet="SELECT /*+LOKUP('=,)\\\"`\n-ab"))
 def test_any_text_at_all_is_read_or_refused(text: str) -> None:
     with suppress(HintError):
-        lookup_hints("SELECT " + text)
+        lookup_hints(SqlText("SELECT " + text))

@@ -6,10 +6,11 @@ import pytest
 
 from lookup_hints.errors import HintError
 from lookup_hints.hints.hint_comments import LookupHint, lookup_hints, merged, read_hints
+from lookup_hints.sql.sql_text import SqlText
 
 
 def only(call: str) -> LookupHint:
-    (hint,) = lookup_hints(f"SELECT /*+ {call} */ 1")
+    (hint,) = lookup_hints(SqlText(f"SELECT /*+ {call} */ 1"))
     return hint
 
 
@@ -18,7 +19,7 @@ def test_options_are_typed_and_know_their_places() -> None:
         "SELECT /*+ LOOKUP('table'='c', 'ASYNC'='True', 'output-mode'='Allow-Unordered',\n"
         "  'capacity'=10, 'timeout'='3 min', 'retry-predicate'='lookup-miss, exception') */ 1"
     )
-    (hint,) = lookup_hints(text)
+    (hint,) = lookup_hints(SqlText(text))
     assert hint.table == "c"
     assert hint.select == 0
     assert hint.options == {
@@ -91,7 +92,7 @@ def test_all_mistakes_of_all_hints_are_shown_at_once_and_underlined() -> None:
         "FROM (SELECT /*+ LOOKUP('timeout'='never') */ 2)"
     )
     with pytest.raises(HintError) as caught:
-        lookup_hints(text)
+        lookup_hints(SqlText(text))
     assert str(caught.value) == (
         "line 1, column 32: No LOOKUP option is called 'asynk'. Did you mean 'async'?\n"
         "SELECT /*+ LOOKUP('table'='c', 'asynk'='true') */ 1\n"
@@ -108,15 +109,17 @@ def test_all_mistakes_of_all_hints_are_shown_at_once_and_underlined() -> None:
 
 
 def test_hints_that_are_right_can_be_had_beside_the_problems_of_the_others() -> None:
-    hints, problems = read_hints("SELECT /*+ LOOKUP('table'='a') LOOKUP(b) */ 1")
+    hints, problems = read_hints(SqlText("SELECT /*+ LOOKUP('table'='a') LOOKUP(b) */ 1"))
     assert [hint.table for hint in hints] == ["a"]
     assert [problem.message for problem in problems] == ["b is not an option."]
 
 
 def test_hints_for_one_table_are_merged_and_the_first_wins() -> None:
     hints = lookup_hints(
-        "SELECT /*+ LOOKUP('table'='C', 'capacity'='1') LOOKUP('table'='d')"
-        " LOOKUP('table'='c', 'capacity'='2', 'async'='true') */ 1"
+        SqlText(
+            "SELECT /*+ LOOKUP('table'='C', 'capacity'='1') LOOKUP('table'='d')"
+            " LOOKUP('table'='c', 'capacity'='2', 'async'='true') */ 1"
+        )
     )
     c, d = merged(hints)
     assert (c.table, c.options, c.at) == ("C", {"capacity": 1, "async": True}, hints[0].at)
@@ -127,7 +130,9 @@ def test_hints_for_one_table_are_merged_and_the_first_wins() -> None:
 
 def test_hints_of_different_query_blocks_stay_apart() -> None:
     hints = lookup_hints(
-        "SELECT /*+ LOOKUP('table'='c', 'capacity'='1') */ 1"
-        " FROM (SELECT /*+ LOOKUP('table'='c', 'capacity'='2') */ 2)"
+        SqlText(
+            "SELECT /*+ LOOKUP('table'='c', 'capacity'='1') */ 1"
+            " FROM (SELECT /*+ LOOKUP('table'='c', 'capacity'='2') */ 2)"
+        )
     )
     assert merged(hints) == hints

@@ -20,6 +20,7 @@ from lookup_hints.spi import AsyncLookup, Connector, Filter, Scan, SyncLookup, T
 from lookup_hints.spi.arrow_types import TIMESTAMP
 from lookup_hints.spi.option_values import Conf
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable
+from lookup_hints.sql.sql_text import SqlText
 
 
 class SyncOnly(SyncLookup):
@@ -145,4 +146,4 @@ def context(
 
 
 def planned(text: str, using: Context | None = None) -> LookupPlan:
-    return plan(text, lookup_hints(text), using or context())
+    return plan(SqlText(text), lookup_hints(SqlText(text)), using or context())

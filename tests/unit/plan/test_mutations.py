@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -14,6 +15,7 @@ from lookup_hints.plan.planner import mentions_lookup, plan
 from lookup_hints.plan.spark_analysis import Columns
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.session_syntax import with_backquotes, with_escapes, with_long_pipes, with_variables
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import explained, own_setting, split_statements
 from lookup_hints.tables.ddl import parse_ddl
 from tests.queries.corpus import cases
@@ -44,11 +46,18 @@ CONFS: tuple[dict[str, str], ...] = (
     {"spark.sql.caseSensitive": "true", "spark.sql.ansi.enabled": "false"},
     {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.session.timeZone": "UTC"},
 )
-AS_READ = (str, with_backquotes, with_escapes, with_long_pipes, lambda text: with_variables(text, str.upper))
+AS_READ: tuple[Callable[[SqlText], SqlText], ...] = (
+    lambda text: text,
+    with_backquotes,
+    with_escapes,
+    with_long_pipes,
+    lambda text: with_variables(SqlText(text), str.upper),
+)
 
 
-def read(text: str, analysis: Columns | None, conf: dict[str, str]) -> None:
+def read(given: str, analysis: Columns | None, conf: dict[str, str]) -> None:
     """All that is done with a statement before Spark sees it."""
+    text = SqlText(given)
     parse_ddl(text)
     own_setting(text)
     explained(text)
@@ -77,7 +86,7 @@ def problems_of(
 def test_mistakes_are_told_and_never_crash(seed: int) -> None:
     random = Random(seed)
     for number in range(ROUNDS // 4):
-        text = AS_READ[number % len(AS_READ)](mutated(random.choice(TEXTS), random))
+        text = AS_READ[number % len(AS_READ)](SqlText(mutated(random.choice(TEXTS), random)))
         began = time.thread_time()
         for problem in problems_of(text, ANALYSES[number % 2], CONFS[number % 3]):
             assert str(problem)

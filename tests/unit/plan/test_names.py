@@ -7,6 +7,7 @@ import pytest
 from lookup_hints.plan.parse.query_parts import script_variables
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Columns
+from lookup_hints.sql.sql_text import SqlText
 from tests.unit.plan.planning import context, planned
 
 
@@ -46,4 +47,6 @@ def test_names_are_those_of_columns(text: str, columns: Columns, becomes: str) -
     ],
 )  # fmt: skip
 def test_variables_of_a_script_have_the_types_that_it_declares(declared: str, types: dict[str, str]) -> None:
-    assert script_variables(Statement(f"BEGIN DECLARE {declared}; END", lambda _: None).tokens) == types
+    assert (
+        script_variables(Statement(SqlText(f"BEGIN DECLARE {declared}; END"), lambda _: None).tokens) == types
+    )

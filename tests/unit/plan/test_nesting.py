@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lookup_hints.errors import DdlError, UnsupportedLookup
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.tables.ddl import parse_ddl
 from tests.unit.plan.planning import planned
 
@@ -69,9 +70,9 @@ def test_types_are_nested_so_deep_and_no_deeper(opening: str) -> None:
             f"CREATE TEMPORARY TABLE t (v {nested(opening, 'INT', '>', depth)}) WITH ('connector' = 'memory')"
         )
 
-    assert parse_ddl(table(100)) is not None
+    assert parse_ddl(SqlText(table(100))) is not None
     with pytest.raises(DdlError, match="Types are nested here more than 100 deep") as caught:
-        parse_ddl(table(500))
+        parse_ddl(SqlText(table(500)))
     (problem,) = caught.value.problems
     assert problem.at is not None
     assert 100 <= (problem.at.start - len("CREATE TEMPORARY TABLE t (v ")) / len(opening) <= 101

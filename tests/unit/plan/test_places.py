@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import as_written, original_place, put_in_place
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut, Edit, spliced
 
 TEXT = "CREATE VIEW v AS\nSELECT c.name, o.id FROM orders o\nJOIN customers c ON o.k = c.id WHERE o.nope = 1"
@@ -47,7 +49,7 @@ def test_the_written_query_stays_where_it_is() -> None:
     text = (
         "CACHE TABLE t AS\n SELECT /*+ LOOKUP('table'='c',\n 'async'='true'), BROADCAST(o) */ c.name FROM x c"
     )
-    written = as_written(text, Cut(text.index("SELECT"), len(text)))
+    written = as_written(Statement(SqlText(text), lambda _: None), Cut(text.index("SELECT"), len(text)))
     assert len(written) == len(text)
     assert [len(line) for line in written.split("\n")] == [len(line) for line in text.split("\n")]
     assert "LOOKUP" not in written

@@ -11,7 +11,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
 from lookup_hints.plan.parse.plain_expressions import plain_trees
-from lookup_hints.sql.lexer import pieces
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut
 
 ROUNDS = 4000
@@ -64,7 +64,7 @@ def test_a_plain_expression_is_read_as_sqlglot_reads_it(seed: int) -> None:
     random, plain = Random(seed), 0
     for _ in range(ROUNDS // 4):
         text = " AND ".join(condition(random) for _ in range(random.choice((1, 1, 2, 3))))
-        trees = plain_trees(pieces(text))
+        trees = plain_trees(SqlText(text).pieces)
         for part, tree in trees.items():
             assert tree == as_sqlglot_reads(part.of(text)), text
         if not trees:
@@ -85,4 +85,4 @@ def test_a_plain_expression_is_read_as_sqlglot_reads_it(seed: int) -> None:
     ["o.k = c.id", "`o`.`a b` <=> c.id AND c.score > 1.5", "c.state != 'x' AND a.b.c.d = 7", "key", "'text'"],
 )
 def test_conditions_of_most_joins_are_plain(text: str) -> None:
-    assert Cut(0, len(text)) in plain_trees(pieces(text))
+    assert Cut(0, len(text)) in plain_trees(SqlText(text).pieces)

@@ -14,6 +14,7 @@ from sqlglot.errors import SqlglotError
 
 from lookup_hints.plan.parse.query_blocks import Block, Chain, Relation, Shape
 from lookup_hints.plan.parse.statement import Statement
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import split_statements
 from tests.queries.trees import Trees
 from tests.unit.plan.golden import golden_cases
@@ -46,7 +47,7 @@ def test_relations_aliases_and_joins_are_those_that_sqlglot_finds() -> None:
     compared = 0
     for text in found:
         query = _parsed(text)
-        statement = Statement(text, lambda _: None)
+        statement = Statement(SqlText(text), lambda _: None)
         if query is None or any(block.pipes for block in statement.structure.blocks):
             continue
         ours = Counter(_from_of(statement, block) for block in statement.structure.blocks if block.source)

@@ -21,6 +21,7 @@ from lookup_hints.spi.security_policy import (
     read_policy,
     variable_of,
 )
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import own_setting
 from lookup_hints.tables.catalog import LookupCatalog, build_connector, declared_table
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
@@ -341,7 +342,7 @@ def test_files_that_options_name_are_references_of_the_kind_file(options: dict[s
 
 
 def created(text: str, policy: Policy) -> LookupTable:
-    ddl = parse_ddl(text)
+    ddl = parse_ddl(SqlText(text))
     assert isinstance(ddl, CreateLookupTable)
     return LookupCatalog(policy).create(ddl, {"a.key": "hunter2"}.get)
 
@@ -356,7 +357,7 @@ def test_nothing_of_a_connector_is_imported_that_is_not_allowed(tmp_path: Path) 
 
 def test_a_configuration_key_is_not_read_that_is_not_allowed() -> None:
     ddl = parse_ddl(
-        "CREATE TEMPORARY TABLE t (id INT) WITH ('connector' = 'memory', 'rows' = '${conf:a.key}')"
+        SqlText("CREATE TEMPORARY TABLE t (id INT) WITH ('connector' = 'memory', 'rows' = '${conf:a.key}')")
     )
     assert isinstance(ddl, CreateLookupTable)
     asked: dict[str, str] = {}
@@ -405,5 +406,5 @@ def test_references_are_checked_where_they_are_read(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize("key", ["lookup.security.allowed-hosts", "spark.LOOKUP.security.allowed-connectors"])
 def test_no_statement_changes_a_switch(key: str) -> None:
     with pytest.raises(NotAllowed) as caught:
-        own_setting(f"SET {key} = *")
+        own_setting(SqlText(f"SET {key} = *"))
     assert f"{key!r} cannot be changed by a statement. Ask the administrator" in str(caught.value)

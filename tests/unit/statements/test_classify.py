@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lookup_hints.errors import QueryError
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import (
     Explain,
     Setting,
@@ -34,11 +35,11 @@ from lookup_hints.tables.ddl import CreateLookupTable, DropTable
     ],
 )
 def test_what_a_statement_is(text: str, kind: type) -> None:
-    assert isinstance(read_statement(text), kind)
+    assert isinstance(read_statement(SqlText(text)), kind)
 
 
 def test_ddl_about_a_table_that_is_not_ours_is_sparks() -> None:
-    assert read_statement("DROP TABLE t", lambda _: False) == SparkStatement(("DROP", "TABLE", "T"))
+    assert read_statement(SqlText("DROP TABLE t"), lambda _: False) == SparkStatement(("DROP", "TABLE", "T"))
     assert LookupCatalog().concerns(DropTable("t", is_temporary=True))
     assert not LookupCatalog().concerns(DropTable("t"))
 
@@ -54,7 +55,7 @@ def test_ddl_about_a_table_that_is_not_ours_is_sparks() -> None:
     ],
 )
 def test_which_statements_give_a_text(text: str, is_text: bool) -> None:
-    assert gives_text(read_statement(text)) is is_text
+    assert gives_text(read_statement(SqlText(text))) is is_text
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_which_statements_give_a_text(text: str, is_text: bool) -> None:
     ],
 )
 def test_parameters_are_found(text: str, names: list[str]) -> None:
-    assert [name for name, _ in parameters(text)] == names
+    assert [name for name, _ in parameters(SqlText(text))] == names
 
 
 @pytest.mark.parametrize(
@@ -78,16 +79,16 @@ def test_parameters_are_found(text: str, names: list[str]) -> None:
 )
 def test_a_misspelt_first_word_is_told_from_a_statement(text: str, near: str) -> None:
     with pytest.raises(QueryError, match=f"No statement begins with .* Did you mean {near}\\?"):
-        check_first_word(text)
+        check_first_word(SqlText(text))
 
 
 @pytest.mark.parametrize(
     "text", ["SELECT 1", "(SELECT 1)", "with a AS (SELECT 1) FROM a", "VACUUM t", "lbl: BEGIN END", ""]
 )
 def test_statements_of_spark_and_of_table_formats_are_known(text: str) -> None:
-    assert check_first_word(text) is None
+    assert check_first_word(SqlText(text)) is None
 
 
 def test_a_word_of_an_extension_is_noted() -> None:
-    note = check_first_word("SUMMON TABLE t")
+    note = check_first_word(SqlText("SUMMON TABLE t"))
     assert note == "not checked: no statement of Spark's own begins with SUMMON"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lookup_hints.errors import OptionError
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import explained, own_setting
 
 TIMEOUT = "table.exec.async-lookup.timeout"
@@ -23,11 +24,11 @@ TIMEOUT = "table.exec.async-lookup.timeout"
     ],
 )
 def test_a_setting_is_read_without_comments_and_quotes(text: str, value: str) -> None:
-    assert own_setting(text) == (TIMEOUT, value)
+    assert own_setting(SqlText(text)) == (TIMEOUT, value)
 
 
 def test_the_prefix_spark_is_kept() -> None:
-    assert own_setting("SET spark.lookup.transport = arrow") == ("spark.lookup.transport", "arrow")
+    assert own_setting(SqlText("SET spark.lookup.transport = arrow")) == ("spark.lookup.transport", "arrow")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_the_prefix_spark_is_kept() -> None:
     ],
 )
 def test_other_statements_are_no_settings_of_ours(text: str) -> None:
-    assert own_setting(text) is None
+    assert own_setting(SqlText(text)) is None
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_other_statements_are_no_settings_of_ours(text: str) -> None:
 )
 def test_a_wrong_key_or_value_is_refused_at_its_place(text: str, error: str) -> None:
     with pytest.raises(OptionError) as caught:
-        own_setting(text)
+        own_setting(SqlText(text))
     assert str(caught.value) == error
 
 
@@ -121,10 +122,10 @@ def test_a_wrong_key_or_value_is_refused_at_its_place(text: str, error: str) -> 
     ],
 )
 def test_what_is_explained_keeps_its_place(text: str, inner: str, mode: str) -> None:
-    assert explained(text) == (inner, mode)
+    assert explained(SqlText(text)) == (inner, mode)
     assert len(inner) == len(text)
 
 
 @pytest.mark.parametrize("text", ["SELECT 1", "-- EXPLAIN\nSELECT 1", "`EXPLAIN` SELECT 1", "EXPLAINS", ""])
 def test_other_statements_explain_nothing(text: str) -> None:
-    assert explained(text) is None
+    assert explained(SqlText(text)) is None

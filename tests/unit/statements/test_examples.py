@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lookup_hints.hints.hint_comments import lookup_hints
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import read_script, split_statements
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from sql_examples.prepare_data import main
@@ -20,8 +21,8 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "sql_examples").glob("*
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_creates_lookup_tables_and_hints_at_them(path: Path) -> None:
     texts = [statement.text for statement in split_statements(read_script(path))]
-    assert any(isinstance(parse_ddl(text), CreateLookupTable) for text in texts)
-    assert any(lookup_hints(text) for text in texts)
+    assert any(isinstance(parse_ddl(SqlText(text)), CreateLookupTable) for text in texts)
+    assert any(lookup_hints(SqlText(text)) for text in texts)
 
 
 @pytest.mark.work(3)

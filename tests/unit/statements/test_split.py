@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookup_hints.errors import QueryError
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import ScriptStatement, split_statements
 
 
@@ -17,9 +18,9 @@ def texts(script: str) -> list[str]:
 def test_a_statement_knows_its_place() -> None:
     script = "SET a = 1;\n\n  -- the answer\n  SELECT\n 42 ;\nSELECT 3"
     assert split_statements(script) == [
-        ScriptStatement("SET a = 1", 0, 1),
-        ScriptStatement("SELECT\n 42", script.index("SELECT"), 4),
-        ScriptStatement("SELECT 3", script.index("SELECT 3"), 6),
+        ScriptStatement(SqlText("SET a = 1"), 0, 1),
+        ScriptStatement(SqlText("SELECT\n 42"), script.index("SELECT"), 4),
+        ScriptStatement(SqlText("SELECT 3"), script.index("SELECT 3"), 6),
     ]
     for statement in split_statements(script):
         assert script[statement.offset :].startswith(statement.text)

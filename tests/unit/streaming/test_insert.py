@@ -7,6 +7,7 @@ import pytest
 from lookup_hints.cli.check import check_script
 from lookup_hints.errors import OptionError, QueryError
 from lookup_hints.spi.option_values import TRIGGER
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import own_setting
 from lookup_hints.streaming.insert import (
     StreamSettings,
@@ -34,7 +35,7 @@ QUERY = "SELECT * FROM STREAM s"
     ],
 )
 def test_an_insert_that_reads_a_stream_is_found(text: str) -> None:
-    assert names_a_stream(text)
+    assert names_a_stream(SqlText(text))
 
 
 @pytest.mark.parametrize(
@@ -51,12 +52,12 @@ def test_an_insert_that_reads_a_stream_is_found(text: str) -> None:
     ],
 )
 def test_other_statements_are_not(text: str) -> None:
-    assert not names_a_stream(text)
+    assert not names_a_stream(SqlText(text))
 
 
 def test_a_mistyped_strategy_is_told_the_nearest_one() -> None:
     with pytest.raises(OptionError) as caught:
-        own_setting("SET restart-strategy.type = fixed")
+        own_setting(SqlText("SET restart-strategy.type = fixed"))
     assert "one of none, fixed-delay, exponential-delay, failure-rate. Did you mean 'fixed-delay'?\n" in str(
         caught.value
     )
@@ -69,7 +70,7 @@ def test_the_streams_of_a_query_are_found_with_their_options_and_aliases() -> No
     )
     assert [
         (source.name, dict(source.options), source.has_alias, query[source.start : source.end])
-        for source in stream_sources(query)
+        for source in stream_sources(SqlText(query))
     ] == [
         (
             ("a", "b c"),
@@ -86,12 +87,12 @@ def test_the_streams_of_a_query_are_found_with_their_options_and_aliases() -> No
     "after", ["", " WHERE id > 1", ")", " UNION ALL SELECT 1", "; ", " |> WHERE x", ", t"]
 )
 def test_a_stream_without_an_alias(after: str) -> None:
-    (source,) = stream_sources(f"SELECT * FROM STREAM s{after}")
+    (source,) = stream_sources(SqlText(f"SELECT * FROM STREAM s{after}"))
     assert not source.has_alias
 
 
 def test_the_parts_of_a_plain_insert() -> None:
-    insert = read_insert(f"INSERT INTO TABLE a.`b c` {QUERY};")
+    insert = read_insert(SqlText(f"INSERT INTO TABLE a.`b c` {QUERY};"))
     assert insert.sink == ("a", "b c")
     assert insert.shown_sink == "a.`b c`"
     assert (insert.columns, insert.by_name, dict(insert.options)) == (None, False, {})
@@ -112,15 +113,17 @@ def test_the_parts_of_a_plain_insert() -> None:
     "query", [QUERY, f"({QUERY})", f"WITH q AS ({QUERY}) SELECT * FROM q", "FROM STREAM s"]
 )
 def test_columns_and_by_name(middle: str, columns: tuple[str, ...] | None, by_name: bool, query: str) -> None:
-    insert = read_insert(f"INSERT INTO t {middle}{query}")
+    insert = read_insert(SqlText(f"INSERT INTO t {middle}{query}"))
     assert (insert.columns, insert.by_name) == (columns, by_name)
     assert insert.query.strip() == query
 
 
 def test_options_are_written_as_spark_writes_them() -> None:
     insert = read_insert(
-        "INSERT INTO kafka WITH ('topic' = 't', kafka.acks 'all', failOnDataLoss = false, n = 3,"
-        f" 'CheckpointLocation' '/c', trigger = 'once', 'queryName' == 'q') {QUERY}"
+        SqlText(
+            "INSERT INTO kafka WITH ('topic' = 't', kafka.acks 'all', failOnDataLoss = false, n = 3,"
+            f" 'CheckpointLocation' '/c', trigger = 'once', 'queryName' == 'q') {QUERY}"
+        )
     )
     written = written_options(insert)
     assert written.ours == {"checkpoint": "/c", "trigger": ("once", True), "name": "q"}
@@ -156,7 +159,7 @@ def test_options_are_written_as_spark_writes_them() -> None:
 )
 def test_what_a_stream_cannot_do_is_refused_at_its_place(text: str, error: str) -> None:
     with pytest.raises(QueryError) as caught:
-        read_insert(text)
+        read_insert(SqlText(text))
     assert str(caught.value).startswith(error)
 
 
@@ -164,17 +167,19 @@ def test_values_of_options_are_never_shown() -> None:
     text = (
         f"INSERT INTO kafka WITH ('kafka.sasl.jaas.config' = 'hunter2', 'a' = hunter) {QUERY} WHERE x = 'y'"
     )
-    assert "hunter2" not in shown_insert(text)
-    assert shown_insert(text).endswith("WHERE x = 'y'")
+    assert "hunter2" not in shown_insert(SqlText(text))
+    assert shown_insert(SqlText(text)).endswith("WHERE x = 'y'")
     with pytest.raises(OptionError) as caught:
-        read_insert(text)
+        read_insert(SqlText(text))
     assert "hunter2" not in str(caught.value)
-    assert "hunter2" not in repr(read_insert(text.replace("hunter)", "'b')")))
+    assert "hunter2" not in repr(read_insert(SqlText(text.replace("hunter)", "'b')"))))
 
 
 def test_wrong_values_are_told_all_at_once() -> None:
     with pytest.raises(OptionError) as caught:
-        written_options(read_insert(f"INSERT INTO t WITH (trigger = 'now', outputMode = 'all') {QUERY}"))
+        written_options(
+            read_insert(SqlText(f"INSERT INTO t WITH (trigger = 'now', outputMode = 'all') {QUERY}"))
+        )
     assert "'trigger' cannot be 'now': it must be one of processing-time <duration>" in str(caught.value)
     assert "'outputMode' cannot be 'all': it must be one of append, update, complete." in str(caught.value)
 
@@ -222,7 +227,7 @@ def test_what_is_no_trigger_is_refused(text: str, error: str) -> None:
 
 
 def settings(with_options: str = "", *, keeps_rows: bool = True, **session: str) -> StreamSettings:
-    insert = read_insert(f"INSERT INTO t {with_options} {QUERY}")
+    insert = read_insert(SqlText(f"INSERT INTO t {with_options} {QUERY}"))
     conf = {
         "name": "lookup.stream.name",
         "checkpoint": "lookup.stream.checkpoint",
@@ -271,7 +276,7 @@ def test_a_sink_that_keeps_nothing_leaves_the_sessions_checkpoint_to_others() ->
 def test_names_of_flink_are_known() -> None:
     assert settings(failover="full").failover == "full"
     assert settings(sync="true").sync
-    assert own_setting("SET 'table.dml-sync' = 'true'") == ("table.dml-sync", "true")
+    assert own_setting(SqlText("SET 'table.dml-sync' = 'true'")) == ("table.dml-sync", "true")
 
 
 # --- check -----------------------------------------------------------------------------------------

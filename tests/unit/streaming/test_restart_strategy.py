@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lookup_hints.errors import OptionError
 from lookup_hints.spi.option_values import in_force
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import own_setting
 from lookup_hints.streaming.restart_strategy import (
     UNLIMITED,
@@ -230,7 +231,7 @@ def test_options_that_contradict_each_other_are_an_error() -> None:
 
 def test_a_wrong_type_is_refused_where_it_is_set() -> None:
     with pytest.raises(OptionError) as caught:
-        own_setting("SET 'restart-strategy.type' = 'fixed'")
+        own_setting(SqlText("SET 'restart-strategy.type' = 'fixed'"))
     assert "it must be one of none, fixed-delay, exponential-delay, failure-rate." in str(caught.value)
 
 
@@ -241,4 +242,4 @@ def test_every_option_can_be_set_under_all_its_names(option: Any) -> None:
     )
     value = f"{value} s".replace(".0 s", " s") if option.type.name == "duration" else value
     for key in option.session_keys:
-        assert own_setting(f"SET {key} = {value}") == (key, value)
+        assert own_setting(SqlText(f"SET {key} = {value}")) == (key, value)

@@ -6,18 +6,19 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import DdlError
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl, shown_statement
 
 
 def created(text: str) -> CreateLookupTable:
-    statement = parse_ddl(text)
+    statement = parse_ddl(SqlText(text))
     assert isinstance(statement, CreateLookupTable)
     return statement
 
 
 def refused(text: str) -> DdlError:
     with pytest.raises(DdlError) as caught:
-        parse_ddl(text)
+        parse_ddl(SqlText(text))
     return caught.value
 
 
@@ -106,7 +107,7 @@ def test_the_primary_key_is_spelled_as_its_columns_are(columns: str, key: tuple[
     ],
 )
 def test_what_is_not_ours_is_left_to_spark(text: str) -> None:
-    assert parse_ddl(text) is None
+    assert parse_ddl(SqlText(text)) is None
 
 
 _WITH = "WITH ('connector'='x')"
@@ -315,7 +316,7 @@ def test_values_of_options_are_never_shown(text: str) -> None:
     error = refused(text)
     assert "hunter2" not in str(error)
     assert "hunter2" not in repr(error)
-    assert "hunter2" not in shown_statement(text)
+    assert "hunter2" not in shown_statement(SqlText(text))
 
 
 def test_options_are_not_part_of_the_repr() -> None:
@@ -326,7 +327,9 @@ def test_options_are_not_part_of_the_repr() -> None:
 
 def test_a_statement_is_shown_without_the_values_of_its_options() -> None:
     assert (
-        shown_statement("CREATE TEMPORARY TABLE t (id INT) WITH ('connector'='x', 'password'='hunter2')")
+        shown_statement(
+            SqlText("CREATE TEMPORARY TABLE t (id INT) WITH ('connector'='x', 'password'='hunter2')")
+        )
         == "CREATE TEMPORARY TABLE t (id INT) WITH ('connector'='x', 'password'=*********)"
     )
 
@@ -335,4 +338,4 @@ def test_a_statement_is_shown_without_the_values_of_its_options() -> None:
     "text", ["SELECT 'it''s' -- plain", "CREATE TEMPORARY VIEW v AS SELECT 'x' = 'y'", "DROP TABLE t"]
 )
 def test_a_statement_without_options_is_shown_as_it_is(text: str) -> None:
-    assert shown_statement(text) == text
+    assert shown_statement(SqlText(text)) == text

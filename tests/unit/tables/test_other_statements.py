@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lookup_hints.errors import DdlError
 from lookup_hints.spi.request_and_answer import LookupTable
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.tables.ddl import (
     CreateLookupTable,
     Ddl,
@@ -49,7 +50,7 @@ from lookup_hints.tables.ddl import (
     ],
 )
 def test_statements_that_may_concern_lookup_tables(text: str, statement: Ddl) -> None:
-    assert parse_ddl(text) == statement
+    assert parse_ddl(SqlText(text)) == statement
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_statements_that_may_concern_lookup_tables(text: str, statement: Ddl) ->
     ],
 )
 def test_what_is_not_exactly_one_of_them_is_left_to_spark(text: str) -> None:
-    assert parse_ddl(text) is None
+    assert parse_ddl(SqlText(text)) is None
 
 
 def test_show_create_table_masks_secrets() -> None:
@@ -147,7 +148,7 @@ def tables(draw: st.DrawFn) -> LookupTable:
 @settings(deadline=None)
 @given(tables())
 def test_the_written_statement_reads_back_as_the_table(table: LookupTable) -> None:
-    statement = parse_ddl(create_statement(table, secret_keys=set()))
+    statement = parse_ddl(SqlText(create_statement(table, secret_keys=set())))
     assert isinstance(statement, CreateLookupTable)
     assert statement.name == table.name
     assert statement.columns == table.schema
@@ -158,4 +159,4 @@ def test_the_written_statement_reads_back_as_the_table(table: LookupTable) -> No
 @pytest.mark.parametrize("rest", ["db.t", "t PURGE", ""])
 def test_a_temporary_table_is_dropped_by_its_name_alone(rest: str) -> None:
     with pytest.raises(DdlError, match=r"names no table\. Write DROP TEMPORARY TABLE \[IF EXISTS\] <name>"):
-        parse_ddl(f"DROP TEMPORARY TABLE IF EXISTS {rest}")
+        parse_ddl(SqlText(f"DROP TEMPORARY TABLE IF EXISTS {rest}"))

@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lookup_hints.errors import DdlError
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.tables.ddl import parse_ddl
 
 SECRET = "hunter2"
@@ -43,7 +44,7 @@ def broken_statements(draw: st.DrawFn) -> str:
 @example(STATEMENT.replace("\nPR", "`").replace("hunter2', 'url", "hunter2`, 'url"))
 def test_a_broken_statement_is_a_ddl_error_that_shows_no_secret(text: str) -> None:
     try:
-        statement = parse_ddl(text)
+        statement = parse_ddl(SqlText(text))
     except DdlError as error:
         shown = str(error) + repr(error)
     else:

@@ -9,11 +9,12 @@ import pytest
 
 from lookup_hints.errors import DdlError
 from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ, checked, sql_type
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 
 
 def arrow_type(text: str) -> pa.DataType:
-    statement = parse_ddl(f"CREATE TEMPORARY TABLE t (c {text}) WITH ('connector'='x')")
+    statement = parse_ddl(SqlText(f"CREATE TEMPORARY TABLE t (c {text}) WITH ('connector'='x')"))
     assert isinstance(statement, CreateLookupTable)
     assert statement.columns is not None
     return statement.columns.field("c").type

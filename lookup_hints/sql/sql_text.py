@@ -1,0 +1,65 @@
+"""A text of SQL that is cut into pieces once, however many look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from lookup_hints.sql.lexer import NO_CODE, Piece, blanked, cut_into_pieces
+from lookup_hints.sql.text_edits import Edit, spliced
+
+
+class SqlText(str):
+    """A text of SQL with its pieces, which are cut when they are first wanted, and handed on with it.
+
+    It is a ``str``, so Spark and errors take it as it is. Any other text that is made of it, by slicing, say,
+    is a plain ``str`` without pieces; the methods here keep them.
+
+    >>> [piece.text for piece in SqlText("SELECT a -- b").code]
+    ['SELECT', 'a']
+    """
+
+    @classmethod
+    def of(cls, text: str) -> SqlText:
+        """``text`` itself where it has been cut into pieces already, as the statements of a script have."""
+        return text if isinstance(text, cls) else cls(text)
+
+    @cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        """All but white space. A quote or comment that is never closed is one last ``UNCLOSED`` piece."""
+        return cut_into_pieces(self)
+
+    @cached_property
+    def code(self) -> tuple[Piece, ...]:
+        """The pieces that are neither comments nor hints."""
+        return tuple(piece for piece in self.pieces if piece.kind not in NO_CODE)
+
+    def starts_with(self, *words: str) -> bool:
+        """Whether the first of its code is one of ``words``."""
+        return bool(self.code) and self.code[0].is_word(*words)
+
+    def has_word(self, word: str) -> bool:
+        return any(piece.is_word(word) for piece in self.code)
+
+    def blank_before(self, place: int) -> SqlText:
+        """The text with blanks for what stands before ``place``, where a piece begins or none is."""
+        kept = (piece for piece in self.pieces if piece.start >= place)
+        return _with_pieces(blanked(self, 0, place), kept)
+
+    def part(self, start: int, end: int) -> SqlText:
+        """``text[start:end]``, which begins with a piece and ends with white space or between pieces."""
+        inside = (piece for piece in self.pieces if start <= piece.start < end)
+        # A line comment keeps no blanks at the end of the part.
+        kept = (Piece(each.kind, each.text[: end - each.start], each.start - start) for each in inside)
+        return _with_pieces(self[start:end], kept)
+
+    def edited(self, edits: Iterable[Edit]) -> SqlText:
+        """The text with ``edits`` made; it is cut anew only where they change something."""
+        made = spliced(self, edits)
+        return self if made == self else SqlText(made)
+
+
+def _with_pieces(text: str, pieces: Iterable[Piece]) -> SqlText:
+    made = SqlText(text)
+    vars(made)["pieces"] = tuple(pieces)
+    return made
