@@ -182,7 +182,11 @@ def _with(table: LookupTable, more: Mapping[str, str]) -> LookupTable:
 def _parsed(file: str) -> Mapping[str, Any]:
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
-        document = json.loads(text) if text.lstrip().startswith("{") else _from_yaml(text, file)
+        first = text.lstrip()[:1]
+        if first in ("", "<"):
+            what = "HTML or XML" if first else "empty"
+            raise WrongUse(f"{file} is {what}, and no OpenAPI document. Try: the file behind /openapi.json")
+        document = json.loads(text) if first in "{[" else _from_yaml(text, file)
     except (OSError, ValueError, RecursionError) as error:
         raise WrongUse(f"{file} cannot be read: {error}") from None
     if not isinstance(document, dict):
@@ -196,10 +200,24 @@ def _from_yaml(text: str, file: str) -> Any:
     except ModuleNotFoundError:
         raise WrongUse(f"{file} is YAML, which needs the package PyYAML. Try: pip install pyyaml") from None
     try:
-        # Through JSON: codes of responses become texts, as do dates.
-        return json.loads(json.dumps(yaml.safe_load(text), default=str))
+        # Through JSON, so that codes of responses become texts.
+        return json.loads(json.dumps(yaml.load(text, _core_schema(yaml))))  # noqa: S506
     except yaml.YAMLError as error:
         raise ValueError(error) from None
+
+
+def _core_schema(yaml: Any) -> Any:
+    """A safe loader with the words of YAML 1.2, as OpenAPI asks for: `on`, `no` and dates are texts."""
+    loader: Any = type("CoreLoader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": {}})
+    for kind, words, begins in (
+        ("null", "~|null|Null|NULL|", ("~", "n", "N", "")),
+        ("bool", "true|True|TRUE|false|False|FALSE", tuple("tTfF")),
+        ("int", "0|-?[1-9][0-9]*", tuple("-0123456789")),
+        ("float", r"-?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?", tuple("-0123456789")),
+        ("merge", "<<", ("<",)),
+    ):
+        loader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(rf"(?:{words})\Z"), begins)
+    return loader
 
 
 # --- a sample -------------------------------------------------------------------------------------

@@ -243,7 +243,7 @@ _PAGED = re.compile(
 _NAMES_A_ROW = re.compile("u?u?id|guid|key|number|code|sku|slug", re.IGNORECASE)
 
 PAGE = re.compile(r"page(_?(number|num|no|index)|\[number\])?", re.IGNORECASE)
-OFFSET = re.compile(r"offset|skip|start(_?(at|index))?|page\[offset\]", re.IGNORECASE)
+OFFSET = re.compile(r"offset|\$?skip|start(_?(at|index))?|page\[offset\]", re.IGNORECASE)
 CURSOR = re.compile(
     r"(next_?|page_?)?(cursor|token)|cursor|marker|after|starting_?after|since_?id|page\[(after|cursor)\]|bookmark"
     r"|continuation_?(token)?|\$?skip_?token",
@@ -258,7 +258,9 @@ _NEXT_CURSOR = re.compile(
     r"|marker",
     re.IGNORECASE,
 )
-_NEXT_URL = re.compile(r"next(_?page)?(?P<sure>_?(url|link|href|uri))?|@?odata\.nextlink", re.IGNORECASE)
+_NEXT_URL = re.compile(
+    r"next(_?page)?(?P<sure>_?(url|link|href|uri))?|(?P<odata>@?odata\.nextlink)", re.IGNORECASE
+)
 
 
 class NoTable(Exception):
@@ -378,7 +380,17 @@ def _holder(answer: pa.DataType, names: set[str]) -> pa.Field | None:
 
 def last_name(url: str) -> str:
     """What the path of ``url`` calls what it gives: the last segment without a hole."""
-    return next((each.removesuffix(".json") for each in reversed(_segments(url)) if "{" not in each), "")
+    return next((name for each in reversed(_segments(url)) if (name := static_name(each))), "")
+
+
+def static_name(segment: str) -> str:
+    """What a segment of a path is called; empty where a key is all of it.
+
+    >>> static_name("orders.json"), static_name("items({id})"), static_name("{id}")
+    ('orders', 'items', '')
+    """
+    name = re.sub(r"\(.*\)$", "", segment)
+    return "" if "{" in name else name.removesuffix(".json")
 
 
 def _segments(url: str) -> list[str]:
@@ -460,7 +472,8 @@ def _is_spelled(kind: pa.DataType) -> bool:
 
 def _segment_before(parameter: str, segments: Sequence[str]) -> str:
     at = next((number for number, each in enumerate(segments) if f"{{{parameter}}}" in each), 0)
-    return identifier(segments[at - 1]) if at else "key"
+    named = static_name(segments[at]) if segments else ""
+    return identifier(named or segments[at - 1]) if named or at else "key"
 
 
 def with_holes(url: str, holes: Mapping[str, str]) -> str:
@@ -486,7 +499,9 @@ def paging(asked: Asked, answer: pa.DataType, rows: RowsPlace) -> dict[str, str]
         *_, before, last = ("", *way)
         match = _NEXT_URL.fullmatch(last)
         is_next = match or (last in ("href", "url") and before == "next")
-        is_url = kind == URI or (types.is_string(kind) and (not found or (match and match["sure"])))
+        is_url = kind == URI or (
+            types.is_string(kind) and (not found or (match and (match["sure"] or match["odata"])))
+        )
         if is_next and is_url:
             return {"paging": "next_url", "paging-path": jmespath(*way)}
     if asked.has_link:

@@ -31,10 +31,12 @@ from lookup_hints.cli.import_http_tables import (
     http_table,
     identifier,
     last_name,
+    static_name,
     struct_field,
     together,
     type_of,
 )
+from lookup_hints.errors import nearest
 from lookup_hints.spi.arrow_types import TIMESTAMP
 from lookup_hints.spi.secrets import references
 
@@ -88,6 +90,8 @@ def read(
         what = f"This is version {other}" if other else "The document has no member 'openapi'"
         raise NoTable(f"{what}: versions 3.0 and 3.1 are read. Try: convert it, as by swagger2openapi.")
     found = [*_found(_Document(document, server), path, operation)]
+    if not found:
+        yield Refused("the document", _why_no_get(document, path, operation))
     names = [each.table.name.lower() for each in found if isinstance(each, Imported)]
     taken: set[str] = set()
     for each in found:
@@ -115,6 +119,19 @@ def _found(document: _Document, path: str, operation: str) -> Iterator[Imported 
             yield Refused(f"GET {address}", str(none))
         except NoType as none:
             yield Refused(f"GET {address}", f"a part of it {none}")
+
+
+def _why_no_get(document: Mapping[str, Any], path: str, operation: str) -> str:
+    paths = _mapping(document.get("paths"))
+    gets = [address for address, item in paths.items() if "get" in _mapping(item)]
+    if not gets:
+        return "it describes no GET, and only a GET becomes a table"
+    wanted = " and ".join(
+        f"--{name} {pattern!r}"
+        for name, pattern in (("path", path), ("operation", operation))
+        if pattern != "*"
+    )
+    return f"no GET fits {wanted}. {nearest(path, gets)}"
 
 
 def _mapping(node: Any) -> Mapping[str, Any]:
@@ -157,24 +174,43 @@ class _Document:
 
     def kind(self, schema: Any, inside: tuple[str, ...] | None = None) -> pa.DataType:
         """The type that ``schema`` describes, which stands inside of what ``inside`` leads to."""
-        self._left = _MOST_PARTS if inside is None else self._left - 1
-        found = self._said(_mapping(schema), inside or ())
-        if found == pa.null() and _mapping(schema).get("type") != "null":
-            raise NoType("may be anything")
-        return found
+        if inside is None:
+            self._left = _MOST_PARTS + 1
+        return self._typed(schema, inside or (), ())
 
-    def _said(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> pa.DataType:
-        """What ``schema`` says of the type; NULL for nothing, as where it is a description alone."""
+    def _said(self, schema: Mapping[str, Any], inside: tuple[str, ...], same: tuple[str, ...]) -> pa.DataType:
+        """What ``schema`` says of the type; NULL for nothing, as where it is a description alone.
+
+        Args:
+            schema: the schema.
+            inside: the references that lead to what the value stands in.
+            same: the references that describe this very value.
+        """
         if self._left < 0 and not schema.keys().isdisjoint(_HAVE_PARTS):
             raise NoType("is left out, as the answer has too many parts")
         if (reference := schema.get("$ref")) is not None:
+            if reference in same:
+                # A parent lists its children by oneOf, and each child has it in allOf: its members are known.
+                return pa.struct([])
             if reference in inside:
                 raise NoType("holds itself")
             beside = {key: schema[key] for key in schema if key != "$ref"}
-            return self._said({**self._at(str(reference)), **beside}, (*inside, str(reference)))
-        every = (self._said(_mapping(each), inside) for each in _listed(schema.get("allOf")))
-        one = (self.kind(each, inside) for word in ("anyOf", "oneOf") for each in _listed(schema.get(word)))
-        return together([self._own(schema, inside), *every, *one])
+            return self._said({**self._at(str(reference)), **beside}, inside, (*same, str(reference)))
+        own = self._own(schema, (*inside, *same))
+        every = (self._said(_mapping(each), inside, same) for each in _listed(schema.get("allOf")))
+        one = (
+            self._typed(each, inside, same)
+            for word in ("anyOf", "oneOf")
+            for each in _listed(schema.get(word))
+        )
+        return together([own, *every, *one])
+
+    def _typed(self, schema: Any, inside: tuple[str, ...], same: tuple[str, ...]) -> pa.DataType:
+        self._left -= 1
+        found = self._said(_mapping(schema), inside, same)
+        if found == pa.null() and _mapping(schema).get("type") != "null":
+            raise NoType("may be anything")
+        return found
 
     def _own(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> pa.DataType:
         """What ``schema`` says itself, apart from what it is composed of; NULL for nothing."""
@@ -233,6 +269,16 @@ class _Parameter:
         return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _unknown_scheme(scheme: Mapping[str, Any]) -> str | None:
+    """What a security scheme is that no option can follow; None for others."""
+    kind = str(scheme.get("type", ""))
+    detail = str(scheme.get({"apiKey": "in", "http": "scheme"}.get(kind, ""), ""))
+    known = {"apiKey": detail in ("query", "header"), "http": detail.lower() in ("basic", "bearer")}
+    if known.get(kind, kind in ("oauth2", "openIdConnect")):
+        return None
+    return f"{kind} {detail}".strip() or "not described"
+
+
 class _Operation:
     def __init__(
         self, document: _Document, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]
@@ -264,8 +310,10 @@ class _Operation:
             others = [*self._left_out, *asked.page_names]
             reason = f": no member of its rows is called {', '.join(others)}" if others else ""
             raise NoTable(f"no parameter of its path or query can be a key{reason}")
-        asked.table, asked.url = self._name(), self._server() + self._path
-        asked.url += f"?{'&'.join(self._query)}" if self._query else ""
+        server, _, in_server = self._server().partition("?")
+        asked.table, asked.url = self._name(), server.rstrip("/") + self._path
+        query = [*([in_server] if in_server else []), *self._query]
+        asked.url += f"?{'&'.join(query)}" if query else ""
         made = http_table(asked, answer)
         foreign = {each for text in made.table.options.values() for each in references(text)} - self._secrets
         if foreign:  # whoever wrote the document could ask for any variable of the reader's
@@ -279,7 +327,7 @@ class _Operation:
         return made
 
     def _name(self) -> str:
-        static = [each.removesuffix(".json") for each in self._path.split("/") if each and "{" not in each]
+        static = [each for each in map(static_name, self._path.split("/")) if each]
         named = [each for each in static if not _OF_NO_TABLE.fullmatch(each)]
         return identifier("_".join(named) or str(self._operation.get("operationId", "rows")))
 
@@ -288,6 +336,10 @@ class _Operation:
     def _answer(self) -> pa.DataType:
         responses = _mapping(self._operation.get("responses"))
         success = sorted(code for code in responses if str(code).startswith("2")) or ["default"]
+        if str(success[0]) == "206":
+            raise NoTable(
+                "its only answer is 206, a part of the rows: give 'paging' and 'success-codes' by hand"
+            )
         response = self._document.resolved(responses.get(success[0]))
         for kind, media in _mapping(response.get("content")).items():
             plain = str(kind).partition(";")[0].strip().lower()
@@ -308,18 +360,28 @@ class _Operation:
         """Let options say who asks, by references to secrets that are to be set."""
         schemes = _mapping(_mapping(self._document.root.get("components")).get("securitySchemes"))
         wanted = _listed(self._operation.get("security", self._document.root.get("security")))
-        for name, scopes in _mapping(next(iter(wanted), None)).items():
-            self._add_scheme(str(name), self._document.resolved(schemes.get(name)), _listed(scopes))
+        refusals = []
+        for alternative in wanted or [{}]:
+            chosen = {str(name): self._document.resolved(schemes.get(name)) for name in _mapping(alternative)}
+            refusals += [
+                f"{name} is {what}" for name, each in chosen.items() if (what := _unknown_scheme(each))
+            ]
+            if any(_unknown_scheme(each) for each in chosen.values()):
+                continue
+            for name, scheme in chosen.items():
+                self._add_scheme(scheme, _listed(_mapping(alternative).get(name)))
+            return
+        raise NoTable(f"its security scheme {refusals[0]}, which no option follows")
 
     def _secret(self, name: str) -> str:
         variable = f"{self._document.prefix}_{name}"
         self._secrets.add(("env", variable))
         return f"${{env:{variable}}}"
 
-    def _add_scheme(self, name: str, scheme: Mapping[str, Any], scopes: Sequence[Any]) -> None:
+    def _add_scheme(self, scheme: Mapping[str, Any], scopes: Sequence[Any]) -> None:
         kind, place, called = (str(scheme.get(each, "")) for each in ("type", "in", "name"))
         flow = _mapping(_mapping(scheme.get("flows")).get("clientCredentials"))
-        if kind == "apiKey" and place != "cookie":
+        if kind == "apiKey":
             secret = self._secret(identifier(called).upper())
             if place == "query":
                 self._query.append(f"{quote(called)}={secret}")
@@ -344,10 +406,8 @@ class _Operation:
                 "oauth2-client-secret": self._secret("CLIENT_SECRET"),
                 **({"oauth2-scope": " ".join(map(str, scopes))} if scopes else {}),
             }
-        elif kind in ("http", "oauth2", "openIdConnect"):
-            self._asked.options["token"] = self._secret("TOKEN")
         else:
-            raise NoTable(f"its security scheme {name} is {f'{kind} {place}'.strip() or 'not described'}")
+            self._asked.options["token"] = self._secret("TOKEN")
 
     # The request.
 
@@ -359,7 +419,10 @@ class _Operation:
         server = _mapping(next(iter(servers), None))
         url = str(server.get("url", ""))
         for name, variable in _mapping(server.get("variables")).items():
-            url = url.replace(f"{{{name}}}", str(_mapping(variable).get("default", "")))
+            url = url.replace(f"{{{name}}}", str(_mapping(variable).get("default", f"{{{name}}}")))
+        url = HOLE.sub(lambda hole: self._secret(identifier(hole[1]).upper()), url.partition("#")[0])
+        if url.startswith("//"):
+            url = f"https:{url}"  # the scheme is that of the document's own address, which is not known
         if not url.lower().startswith(("http://", "https://")):
             url = f"{self._secret('URL')}/{url.lstrip('/')}"
         return url.rstrip("/")
@@ -396,7 +459,7 @@ class _Operation:
     def _add_query(self, parameter: _Parameter, members: Mapping[str, str]) -> None:
         """Ask by ``parameter`` where that is required, or a member of its name says whose a row is."""
         name, schema = parameter.name, parameter.schema
-        in_url = quote(name, safe="[]$")
+        in_url = quote(name, safe="[]")  # with a bare $ it would look like a hole of another language
         if in_url in {each.partition("=")[0] for each in self._query}:
             return  # the key of the API
         if SIZE.fullmatch(name) and "enum" not in schema and name.lower() not in members:

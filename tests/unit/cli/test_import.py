@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -249,7 +248,10 @@ def test_pages_are_found_as_the_document_shows_them(
             {"servers": [{"url": "https://evil.example/${env:HOME}"}]},
             "a reference, ${env:HOME}, which only its reader",
         ),
-        ({"security": [{"unknown": []}]}, "its security scheme unknown is not described"),
+        (
+            {"security": [{"unknown": []}]},
+            "its security scheme unknown is not described, which no option follows",
+        ),
         ({"servers": [{"url": "https://me:pw@api.example"}]}, None),
     ],
     ids=["reference", "scheme", "password"],
@@ -325,6 +327,12 @@ def test_why_a_get_is_no_table_is_told() -> None:
     assert refused(row, deep, path="/things") == "its parameter f is not one plain value"
     assert refused({"type": "array", "items": TEXT}) == "it answers no objects, of which rows could be made"
     assert refused({"$ref": "#/a", "a": 1}) == "its answer is described nowhere: #/a"
+    part = document(row)
+    responses = part["paths"]["/things/{id}"]["get"]["responses"]
+    responses["206"] = responses.pop("200")
+    [only_a_part] = read(part)
+    assert isinstance(only_a_part, Refused)
+    assert only_a_part.why.startswith("its only answer is 206, a part of the rows")
     assert refused(row, path="/{what}/{id}") == "nothing describes the parameter what of its path"
 
 
@@ -333,6 +341,9 @@ def test_why_a_get_is_no_table_is_told() -> None:
     [
         ('{"swagger": "2.0"}', "This is version 2.0: versions 3.0 and 3.1 are read."),
         ("{}", "The document has no member 'openapi'"),
+        ("[1]", "is no OpenAPI document"),
+        ("<!doctype html>", "is HTML or XML, and no OpenAPI document. Try: the file behind /openapi.json"),
+        (" \n", "is empty, and no OpenAPI document."),
         ("{", "cannot be read"),
         ("openapi: 3.0.0", "needs the package PyYAML. Try: pip install pyyaml"),
     ],
@@ -347,21 +358,36 @@ def test_what_is_no_document_is_wrong_use(
     assert told in capsys.readouterr().err
 
 
-def test_yaml_is_read_with_its_codes_and_dates(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def safe_load(text: str) -> Any:
-        parsed = document({"properties": {"x": TEXT}})
-        get = parsed["paths"]["/things/{id}"]["get"]
-        get["responses"] = {200: get["responses"]["200"]}  # as YAML has it
-        assert text == "openapi: 3.1.0"
-        return parsed
+YAML = """openapi: 3.1.0
+servers: [{url: https://api.example}]
+paths:
+  /things/{id}:
+    get:
+      parameters: [{name: id, in: path, schema: {type: integer, example: 010}}]
+      responses:
+        200:
+          description: since 2024-02-30
+          content:
+            application/json:
+              schema:
+                properties:
+                  on: {type: boolean, example: yes}
+                  no: {enum: [yes, off]}
+                  y: {type: string, default: 12:30:00}
+"""
 
-    monkeypatch.setitem(sys.modules, "yaml", SimpleNamespace(safe_load=safe_load, YAMLError=ValueError))
+
+def test_yaml_has_the_words_of_its_version_1_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "api.yaml"
-    file.write_text("openapi: 3.1.0", encoding="utf-8")
+    file.write_text(YAML, encoding="utf-8")
     assert main(["import", str(file)]) == 0
-    assert "https://api.example/things/{id}" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert re.findall(r"`(\w+)` (\w+)", out) == [
+        ("id", "BIGINT"),
+        ("on", "BOOLEAN"),
+        ("no", "STRING"),
+        ("y", "STRING"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -380,6 +406,120 @@ def test_yaml_is_read_with_its_codes_and_dates(
 def test_wrong_use_is_told(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["import", *arguments]) == 2
     assert told in capsys.readouterr().err
+
+
+ODATA = {"properties": {"value": ROWS, "@odata.nextLink": TEXT, "@odata.count": NUMBER}}
+PET = {
+    "Pet": {
+        "properties": {"id": NUMBER, "kind": TEXT},
+        "discriminator": {"propertyName": "kind"},
+        "oneOf": [{"$ref": "#/components/schemas/Cat"}, {"$ref": "#/components/schemas/Dog"}],
+    },
+    "Cat": {"allOf": [{"$ref": "#/components/schemas/Pet"}, {"properties": {"lives": NUMBER}}]},
+    "Dog": {"allOf": [{"$ref": "#/components/schemas/Pet"}, {"properties": {"barks": TEXT}}]},
+    "Kennel": {"properties": {"id": NUMBER, "inside": {"allOf": [{"$ref": "#/components/schemas/Kennel"}]}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("server", "url"),
+    [
+        ({"url": "//api.example/v1"}, "https://api.example/v1/things/{id}"),
+        ({"url": "https://api.example/v1/?v=2"}, "https://api.example/v1/things/{id}?v=2"),
+        ({"url": "https://api.example/v1#docs"}, "https://api.example/v1/things/{id}"),
+        ({"url": "https://{tenant}.example"}, "https://${env:LOOKUP_API_TENANT}.example/things/{id}"),
+        (
+            {"url": "https://{tenant}.example", "variables": {"tenant": {"description": "Yours."}}},
+            "https://${env:LOOKUP_API_TENANT}.example/things/{id}",
+        ),
+        (
+            {"url": "https://{region}.example", "variables": {"region": {"default": "eu"}}},
+            "https://eu.example/things/{id}",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_address_is_that_of_the_server(server: dict[str, Any], url: str) -> None:
+    assert options_of(table_of({"properties": {"x": TEXT}}, servers=[server]))["url"] == url
+
+
+@pytest.mark.parametrize(
+    ("schemes", "wanted", "expected"),
+    [
+        ({"a": {"type": "http", "scheme": "Bearer"}}, [{"a": []}], {"token": "${env:LOOKUP_API_TOKEN}"}),
+        (
+            {"a": {"type": "http", "scheme": "digest"}, "b": {"type": "http", "scheme": "bearer"}},
+            [{"a": []}, {"b": []}],
+            {"token": "${env:LOOKUP_API_TOKEN}"},
+        ),
+        ({"a": {"type": "http", "scheme": "digest"}}, [{"a": []}], "http digest"),
+        ({"a": {"type": "apiKey", "in": "cookie", "name": "c"}}, [{"a": []}], "apiKey cookie"),
+        ({"a": {"type": "mutualTLS"}}, [{"a": []}], "mutualTLS"),
+        ({"a": {"type": "mutualTLS"}}, [{}, {"a": []}], {}),
+    ],
+    ids=["bearer", "second", "digest", "cookie", "mutual", "none"],
+)
+def test_who_asks_is_said_in_a_way_that_there_is(
+    schemes: dict[str, Any], wanted: list[Any], expected: dict[str, str] | str
+) -> None:
+    more = {"components": {"securitySchemes": schemes}, "security": wanted}
+    if isinstance(expected, str):
+        why = f"its security scheme a is {expected}, which no option follows"
+        assert refused({"properties": {"x": TEXT}}, **more) == why
+    else:
+        found = options_of(table_of({"properties": {"x": TEXT}}, **more))
+        assert {key: found[key] for key in found if key not in ("connector", "url")} == expected
+
+
+def test_a_required_filter_is_a_key_whose_name_needs_no_column() -> None:
+    condition = {"name": "$filter", "in": "query", "required": True, "schema": TEXT}
+    found = table_of(ODATA, condition, path="/things")
+    assert options_of(found)["url"] == "https://api.example/things?%24filter={filter}"
+    assert found.keys == ("filter",)
+
+
+def test_the_next_page_of_odata_is_followed_beside_its_parameters() -> None:
+    top, skip = query("$top", type="integer"), query("$skip", type="integer")
+    found = options_of(table_of(ODATA, top, skip, path="/customers/{id}/things"))
+    assert (found["paging"], found["paging-path"]) == ("next_url", '"@odata.nextLink"')
+
+
+def test_a_key_in_parentheses_leaves_its_segment_a_name() -> None:
+    found = table_of(ROWS["items"], path="/v1/items({id})")
+    assert (found.table.name, options_of(found)["url"]) == ("items", "https://api.example/v1/items({id})")
+
+
+def test_a_parent_that_lists_its_children_holds_their_members() -> None:
+    found = table_of({"$ref": "#/components/schemas/Pet"}, components={"schemas": PET})
+    assert found.table.schema.names == ["id", "kind", "lives", "barks"]
+    kennel = table_of({"$ref": "#/components/schemas/Kennel"}, components={"schemas": PET})
+    assert kennel.notes == ("left out: inside, which holds itself",)
+
+
+@pytest.mark.parametrize(
+    ("parsed", "arguments", "why"),
+    [
+        (
+            {"paths": {"/a": {"post": {}}}},
+            [],
+            "the document: it describes no GET, and only a GET becomes a table",
+        ),
+        ({}, ["--path", "/thing/*"], "the document: no GET fits --path '/thing/*'."),
+        ({}, ["--operation", "list*"], "the document: no GET fits --operation 'list*'."),
+    ],
+    ids=["none", "path", "operation"],
+)
+def test_a_document_of_which_no_table_is_made_says_so(
+    parsed: dict[str, Any],
+    arguments: list[str],
+    why: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "api.json"
+    file.write_text(json.dumps(document({"properties": {"x": TEXT}}) | parsed), encoding="utf-8")
+    assert main(["import", str(file), *arguments]) == 1
+    assert capsys.readouterr().err.startswith(f"no table: {why}")
 
 
 # --- databases ------------------------------------------------------------------------------------
