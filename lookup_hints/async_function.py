@@ -97,7 +97,7 @@ def async_wait(
         "max-requests": max_requests,
         "shuffle": shuffle,
     }
-    outputs = _outputs(returns, df)
+    outputs = _output_schema(returns, df)
     keys = _input_columns(df, inputs, outputs)
     connector = FunctionConnector(
         LookupTable(name, pa.schema([*keys, *outputs]), options={"connector": name}),
@@ -108,7 +108,7 @@ def async_wait(
     request = JoinRequest(
         pairs=tuple(zip(inputs, keys.names, strict=True)),
         is_using=False,
-        kind=_kind(how),
+        kind=_kind_of_join(how),
         condition=None,
         columns=tuple((column, column) for column in outputs.names),
         alias=name,
@@ -139,11 +139,11 @@ def _checked_function(func: Any, inputs: Sequence[Any]) -> str:
     return name
 
 
-def _outputs(returns: str | StructType, df: DataFrame) -> pa.Schema:
+def _output_schema(returns: str | StructType, df: DataFrame) -> pa.Schema:
     if isinstance(returns, str):
         schema = columns_of(returns, plain_timestamp(lambda key: df.sparkSession.conf.get(key, None)))
     else:
-        schema = columns_of(_ddl(returns))
+        schema = columns_of(_struct_as_ddl(returns))
     taken = {name.lower() for name in df.columns}
     for name in schema.names:
         if name.lower() in taken:
@@ -158,7 +158,7 @@ def _input_columns(df: DataFrame, inputs: Sequence[str | Column], outputs: pa.Sc
     names = set(map(str.lower, outputs.names))
     fields: list[pa.Field] = []
     for each in inputs:
-        (kind,) = _only(df, each).schema.fields
+        (kind,) = _select_one(df, each).schema.fields
         name, number = kind.name, 1
         while name.lower() in names:
             number += 1
@@ -176,18 +176,18 @@ def _input_columns(df: DataFrame, inputs: Sequence[str | Column], outputs: pa.Sc
     return pa.schema(fields)
 
 
-def _only(df: DataFrame, value: str | Column) -> DataFrame:
+def _select_one(df: DataFrame, value: str | Column) -> DataFrame:
     if not isinstance(value, str):
         return df.select(value)
     names = [name for name in df.columns if name.lower() == value.lower()]
     return df.select(quoted(names[0])) if len(names) == 1 else df.selectExpr(f"(\n{value}\n) AS input")
 
 
-def _ddl(returns: StructType) -> str:
+def _struct_as_ddl(returns: StructType) -> str:
     return ", ".join(f"{quoted(each.name)} {each.dataType.simpleString()}" for each in returns.fields)
 
 
-def _kind(how: str) -> str:
+def _kind_of_join(how: str) -> str:
     kind = kind_of(how, NAME)
     if kind not in ("left", "inner"):
         raise QueryError(Problem(f"{NAME} cannot be {how!r}.", tip="Write how='left' or how='inner'."))

@@ -119,7 +119,7 @@ class ConnectorError(LookupHintsError):
         return self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.message, self.permanent, self.retry_after)
+        return _rebuild_error, (type(self), self.message, self.permanent, self.retry_after)
 
 
 class AnswerTooLarge(ConnectorError):
@@ -162,7 +162,7 @@ class InternalError(LookupHintsError):
     """Something that cannot happen did: a defect of this library, please report it."""
 
 
-def _rebuild(
+def _rebuild_error(
     kind: type[ConnectorError], message: str, permanent: bool, retry_after: float | None
 ) -> ConnectorError:
     return kind(message, permanent=permanent, retry_after=retry_after)

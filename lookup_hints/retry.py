@@ -188,7 +188,7 @@ class RetryPolicy:
 
     def if_miss(self) -> RetryPolicy:
         """This policy, also for keys without rows."""
-        return self._also("lookup_miss", on_miss=True)
+        return self._with_predicate("lookup_miss", on_miss=True)
 
     def if_exception(self, *kinds: ErrorKind) -> RetryPolicy:
         """This policy, also after failures.
@@ -202,7 +202,7 @@ class RetryPolicy:
                 raise TypeError(f"if_exception takes exception classes and predicates, not {kind!r}")
         name = f"exception ({', '.join(map(_name_of, kinds))})" if kinds else "exception"
         wanted = AnyError(kinds or (Exception,))
-        return self._also(name, on_exception=_either(self.on_exception, wanted))
+        return self._with_predicate(name, on_exception=_either_predicate(self.on_exception, wanted))
 
     def if_result(self, predicate: RowPredicate, name: str = "") -> RetryPolicy:
         """This policy, also while ``predicate`` is true of the rows found.
@@ -217,9 +217,11 @@ class RetryPolicy:
         """
         if not callable(predicate):
             raise TypeError(f"if_result takes a function of the rows found, not {predicate!r}")
-        return self._also(name or _name_of(predicate), on_rows=_either(self.on_rows, predicate))
+        return self._with_predicate(
+            name or _name_of(predicate), on_rows=_either_predicate(self.on_rows, predicate)
+        )
 
-    def _also(self, name: str, **changes: Any) -> RetryPolicy:
+    def _with_predicate(self, name: str, **changes: Any) -> RetryPolicy:
         return replace(self, predicate_names=(*self.predicate_names, name), **changes)
 
     def delay_after_miss(self, attempt: int, spread: float) -> float | None:
@@ -227,7 +229,7 @@ class RetryPolicy:
 
         ``spread`` in [-1, 1] places the jitter.
         """
-        return self._delay(attempt, spread) if self.on_miss or self.on_rows is not None else None
+        return self._delay_after(attempt, spread) if self.on_miss or self.on_rows is not None else None
 
     def delay_after_error(self, attempt: int, error: BaseException, spread: float) -> float | None:
         """Seconds to wait after ``attempt`` raised ``error``, or None: final.
@@ -237,11 +239,11 @@ class RetryPolicy:
         """
         if self.on_exception is None or not is_retryable(error) or not self.on_exception(error):
             return None
-        delay = self._delay(attempt, spread)
+        delay = self._delay_after(attempt, spread)
         asked = error.retry_after if isinstance(error, ConnectorError) else None
         return delay if delay is None or asked is None else max(delay, asked)
 
-    def _delay(self, attempt: int, spread: float) -> float | None:
+    def _delay_after(self, attempt: int, spread: float) -> float | None:
         if self.strategy is None or not self.strategy.can_retry(attempt):
             return None
         wait = self.strategy.backoff(attempt)
@@ -256,7 +258,7 @@ class RetryPolicy:
         """Seconds that all waits of one key may last together; infinite where there is no end of them."""
         total = 0.0
         for attempt in range(1, _ATTEMPTS_COUNTED + 1):
-            wait = self._delay(attempt, 1.0)
+            wait = self._delay_after(attempt, 1.0)
             if wait is None:
                 return total
             total += wait
@@ -286,7 +288,9 @@ class AnyOf:
         return any(predicate(value) for predicate in self.predicates)
 
 
-def _either(one: Callable[[Any], bool] | None, other: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _either_predicate(
+    one: Callable[[Any], bool] | None, other: Callable[[Any], bool]
+) -> Callable[[Any], bool]:
     return other if one is None else AnyOf((one, other))
 
 

@@ -81,7 +81,7 @@ class BytesInFlight:
     def _has_room(self, size: int) -> bool:
         return not self._holding and self.held + size <= self._limit
 
-    def _may_go_on(self, request: _WaitingRequest) -> bool:
+    def _may_be_granted(self, request: _WaitingRequest) -> bool:
         if not self._holding:
             return not self._moving or self._has_room(request.size)
         if not all(self._holding.values()):
@@ -94,7 +94,7 @@ class BytesInFlight:
         while self._waiting:
             request = self._waiting[0]
             is_wanted = not request.granted.done()
-            if is_wanted and not self._may_go_on(request):
+            if is_wanted and not self._may_be_granted(request):
                 return
             heappop(self._waiting)
             request.lease._end_wait(request.granted.get_loop().time())
@@ -139,13 +139,13 @@ class ByteLease:
         if 0 < size <= self._spare:
             self._spare -= size  # it was counted when it was expected
             return
-        self._add_bytes(self._beyond_spare(size))
+        self._add_bytes(self._use_spare(size))
         if size < 0 and self._budget._waiting:
             self._budget._grant_waiters()
 
     def request(self, size: int) -> asyncio.Future[None] | None:
         """Count ``size`` bytes: now where there is room, else when the future that is returned is done."""
-        size = self._beyond_spare(size) if self._spare else size
+        size = self._use_spare(size) if self._spare else size
         budget = self._budget
         if not budget._waiting and budget._has_room(size):
             self._add_bytes(size)
@@ -219,7 +219,7 @@ class ByteLease:
             self._pauses -= 1
             if not self._pauses:
                 self._budget._pausing.discard(self._age)
-            self._see_whether_it_moves()
+            self._update_moving()
 
     def waited(self, now: float) -> float:
         """Seconds that it has waited for room so far, at ``now`` of the loop's clock."""
@@ -245,7 +245,7 @@ class ByteLease:
 
     # Inside.
 
-    def _beyond_spare(self, size: int) -> int:
+    def _use_spare(self, size: int) -> int:
         """What of ``size`` was not expected."""
         if size <= 0 or not self._spare:
             return size
@@ -257,26 +257,26 @@ class ByteLease:
         if size:
             self.held += size
             self._budget.held += size
-            self._see_whether_it_moves()
+            self._update_moving()
 
     def _begin_wait(self, now: float) -> None:
         if not self._waits:
             self._since = now
         self._waits += 1
-        self._see_whether_it_moves()
+        self._update_moving()
 
     def _end_wait(self, now: float) -> None:
         self._waits -= 1
         if not self._waits:
             self._waited += now - self._since
-        self._see_whether_it_moves()
+        self._update_moving()
 
     def _wake_waiters(self) -> None:
-        self._see_whether_it_moves()
+        self._update_moving()
         if self._budget._waiting:
             self._budget._grant_waiters()
 
-    def _see_whether_it_moves(self) -> None:
+    def _update_moving(self) -> None:
         moves = self.held > 0 and not self._waits and not self._pauses
         if moves is not self._is_moving:
             self._is_moving = moves

@@ -378,14 +378,14 @@ def _from_python(kind: pa.DataType) -> ToArrow:
         # pa.array alone takes True for 1.0, bytes for text and a datetime for its date.
         if not set(map(type, values)) <= allowed:
             raise TypeError
-        if types.is_timestamp(kind) and not _zoned_alike(values, kind.tz is not None):
+        if types.is_timestamp(kind) and not _all_have_zone(values, kind.tz is not None):
             raise TypeError
         return as_floats(values, kind) if types.is_floating(kind) else pa.array(values, kind)
 
     return to_arrow
 
 
-def _zoned_alike(moments: Sequence[datetime | None], zoned: bool) -> bool:
+def _all_have_zone(moments: Sequence[datetime | None], zoned: bool) -> bool:
     return all((moment.tzinfo is not None) == zoned for moment in moments if moment is not None)
 
 

@@ -90,7 +90,7 @@ class HeldTable:
         if self._clock() >= self._next_reload(current, note):
             self._start_reload()
         if note is not None and not self._wanted.keeps_old:
-            raise self._not_read(f"{note.text} (of a reload that failed)")
+            raise self._unreadable_table(f"{note.text} (of a reload that failed)")
         known = self._generations.probe(keys, columns, self._invalidations)
         return KnownAnswers(tuple(Placed(rows, at) for rows, at in known.found), known.missing)
 
@@ -195,18 +195,18 @@ class HeldTable:
             self._generations.load(scanned(spec.connector, spec.answer_schema), spec.key_columns)
         except LookupHintsError as error:
             self._note_failure("source", str(error))
-            raise self._not_read(str(error)) from error
+            raise self._unreadable_table(str(error)) from error
         except TooLarge:
             most = f"{(self._wanted.max_bytes or 0) / 1024**2:,.6g} MB"
-            raise self._not_kept(
+            raise self._note_not_kept(
                 f"the table takes more than {most}; 'lookup.full-cache.max-bytes' gives it more"
             ) from None
         except Exception as error:
-            raise self._not_kept(error_summary(error)) from error
+            raise self._note_not_kept(error_summary(error)) from error
         millis = MaxGauge((time.monotonic() - start) * 1000)
         self.loads = replace(self.loads, cache_loads=self.loads.cache_loads + 1, cache_load_millis=millis)
 
-    def _not_kept(self, text: str) -> NotKept:
+    def _note_not_kept(self, text: str) -> NotKept:
         self._note_failure("cache", text)
         return NotKept(text)
 
@@ -217,11 +217,11 @@ class HeldTable:
     def _raise_noted(self, note: Note) -> None:
         """Do not try what another process has just tried."""
         if note.kind == "source":
-            raise self._not_read(note.text)
+            raise self._unreadable_table(note.text)
         if self._clock() < note.at / TICKS + self._retry_pause:
             raise NotKept(note.text)
 
-    def _not_read(self, text: str) -> ConnectorError:
+    def _unreadable_table(self, text: str) -> ConnectorError:
         wanted, tip = "for its FULL cache", "; 'lookup.cache' = 'PARTIAL' asks it by key"
         if self._spec.in_range is not None:
             wanted, tip = "whole, for the ranges that are asked for", ""

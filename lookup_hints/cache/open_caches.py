@@ -87,7 +87,7 @@ class OpenCaches:
         if checks is None:
             checks = Checks(path, invalidations, changed.interval, changed.step, longest, time.monotonic)
         self._checks[path, invalidations.source] = checks
-        _keep_few(self._checks)
+        _drop_oldest(self._checks)
         return WatchedTable(checks, spec, partial(self._warn_once, spec.table.name))
 
     def _open_cache(
@@ -109,16 +109,16 @@ class OpenCaches:
         answers = _folder_of(spec, identity, folder)
         invalidations = _apply_invalidations(answers.parent, spec)
         path = answers / ("whole" if spec.in_range is None else _hash_of(spec.in_range))
-        return self._held_in(path, spec).cache(spec, invalidations)
+        return self._held_table_of(path, spec).cache(spec, invalidations)
 
-    def _held_in(self, path: Path, spec: LookupSpec) -> HeldTable:
+    def _held_table_of(self, path: Path, spec: LookupSpec) -> HeldTable:
         from lookup_hints.cache.full_cache import HeldTable
 
         for gone in [each for each in self._held if not each.is_dir()]:
             del self._held[gone]
         held = self._held.pop(path, None) or HeldTable(path, spec, time.monotonic)
         self._held[path] = held
-        _keep_few(self._held)
+        _drop_oldest(self._held)
         return held
 
     def _open_ranges(self, spec: LookupSpec, identity: str, folder: Path | None) -> Cache:
@@ -132,7 +132,7 @@ class OpenCaches:
             runs = _folder_of(spec, identity, folder) / f"{_hash_of(spec.in_range)}.runs"
             path = runs / (running_part() or uuid4().hex)
             use = use_of(path)
-            cache = self._held_in(path, spec).cache(spec)
+            cache = self._held_table_of(path, spec).cache(spec)
             cache.use = use
             return cache
 
@@ -172,7 +172,7 @@ class OpenCaches:
         if store is None or not path.is_dir():
             store = Store(path, limits, ages, time.monotonic, invalidations)
         self._open[path] = store
-        _keep_few(self._open)
+        _drop_oldest(self._open)
         return store
 
     def _warn_once(self, table: str, why: str) -> None:
@@ -181,7 +181,7 @@ class OpenCaches:
             warn_without_cache(table, why)
 
 
-def _keep_few(opened: OrderedDict[Any, Any]) -> None:
+def _drop_oldest(opened: OrderedDict[Any, Any]) -> None:
     while len(opened) > KEPT:
         opened.popitem(last=False)
 

@@ -331,7 +331,7 @@ def read_options(caller: str, given: Mapping[str, Any]) -> dict[str, Any]:
         value = given.get(option.key)
         if value is None:
             continue
-        text = _as_text(option.key, value)
+        text = _option_as_text(option.key, value)
         try:
             values[option.key] = option.type.parse(text)
         except ValueError as error:
@@ -342,7 +342,7 @@ def read_options(caller: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _as_text(key: str, value: Any) -> str:
+def _option_as_text(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if key == "timeout" and isinstance(value, int | float):

@@ -66,8 +66,8 @@ def distinct_keys(rows: pa.Table) -> Keys:
 
 def ordered_keys(rows: pa.Table) -> Keys:
     """``distinct_keys``, ascending: what a source's index has side by side is then asked together."""
-    if rows.num_columns == 1 and _repeats_little(column := whole(rows.column(0))):
-        return _told_apart_by_sorting(column, rows.schema)
+    if rows.num_columns == 1 and _has_few_repeats(column := whole(rows.column(0))):
+        return _keys_by_sorting(column, rows.schema)
     keys = distinct_keys(rows)
     order = pc.sort_indices(keys.table, sort_keys=[(name, "ascending") for name in keys.table.column_names])
     return Keys(keys.table.take(order), _inverse_permutation(order.cast(pa.int32())).take(keys.codes))
@@ -81,7 +81,7 @@ def without_keys(rows: pa.Table, where: pa.Array) -> pa.Table:
     return rows.set_column(0, rows.schema.field(0), pc.if_else(where, nothing, rows.column(0)))
 
 
-def _repeats_little(column: pa.Array) -> bool:
+def _has_few_repeats(column: pa.Array) -> bool:
     """Whether sorting, which is to come anyway, tells the values apart sooner than a hash table before it."""
     if column.null_count or not (types.is_integer(column.type) or types.is_string(column.type)):
         return False
@@ -89,7 +89,7 @@ def _repeats_little(column: pa.Array) -> bool:
     return len(sample.unique()) > FEW_REPEATED * len(sample)
 
 
-def _told_apart_by_sorting(column: pa.Array, schema: pa.Schema) -> Keys:
+def _keys_by_sorting(column: pa.Array, schema: pa.Schema) -> Keys:
     order = pc.array_sort_indices(column)
     ascending = column.take(order)
     is_new = pc.not_equal(ascending[1:], ascending[:-1])

@@ -52,23 +52,23 @@ Where rows are large, not all of them come at once.
 def run_async(runner: AsyncRunner, inputs: Iterator[Keys], call: LoopCall) -> Iterator[Settled]:
     """Settle the rows of ``inputs``, in their order; on any end every request in flight is cancelled."""
     try:
-        finished, wants_input, is_done = call(_progress_with(runner, next(inputs, None)))
+        finished, wants_input, is_done = call(_feed_and_wait(runner, next(inputs, None)))
         while not is_done:
             yield from finished
             del finished  # they may be large
-            step = _progress_with(runner, next(inputs, None)) if wants_input else runner.progress()
+            step = _feed_and_wait(runner, next(inputs, None)) if wants_input else runner.progress()
             finished, wants_input, is_done = call(step)
     finally:
         call(runner.close())
 
 
-async def _progress_with(runner: AsyncRunner, keys: Keys | None) -> RunProgress:
+async def _feed_and_wait(runner: AsyncRunner, keys: Keys | None) -> RunProgress:
     # One call: each takes the time of two threads' waking up.
     await runner.feed(keys)
     return await runner.progress()
 
 
-def _up_to(nbytes: int, finished: Iterator[Settled]) -> Iterator[Settled]:
+def _take_bytes(nbytes: int, finished: Iterator[Settled]) -> Iterator[Settled]:
     """Of ``finished`` what takes about so much memory: the rest stays counted until it is wanted."""
     for settled in finished:
         yield settled
@@ -84,7 +84,7 @@ class AsyncRunner:
         self, scheduler: RequestScheduler, lookup: Callable[[LookupRequest], Awaitable[Answer]]
     ) -> None:
         self._scheduler = scheduler
-        self._lookup = self._with_permit(lookup)
+        self._lookup = self._with_permits(lookup)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._given_up: set[asyncio.Task[Any]] = set()
         self._is_late = False
@@ -95,9 +95,9 @@ class AsyncRunner:
         self._changed = asyncio.Event()
         self._is_closing = False
         self._looks_again = False
-        scheduler.recorder.pending_waits.on_change = self._look_again_soon
+        scheduler.recorder.pending_waits.on_change = self._schedule_wait_check
 
-    def _with_permit(self, lookup: Callable[[Request], Awaitable[_T]]) -> Callable[[Request], Awaitable[_T]]:
+    def _with_permits(self, lookup: Callable[[Request], Awaitable[_T]]) -> Callable[[Request], Awaitable[_T]]:
         scheduler = self._scheduler
         observer = scheduler.recorder.observer
         return with_permits_async(lookup, scheduler.connector, scheduler.limiter, self._now, observer)
@@ -105,7 +105,7 @@ class AsyncRunner:
     async def feed(self, keys: Keys | None) -> None:
         """Give the next window, or None at the end of the input; its requests start at once."""
         self._scheduler.add(keys)
-        self._go_on()
+        self._advance_run()
 
     async def progress(self) -> RunProgress:
         """Wait until rows are settled, input is wanted, or all is done.
@@ -117,9 +117,9 @@ class AsyncRunner:
             if self._failure is not None:
                 raise self._failure
             shown_again = self._scheduler.show(self._now())
-            finished = tuple(_up_to(HAND_OUT_BYTES, self._scheduler.finished()))
+            finished = tuple(_take_bytes(HAND_OUT_BYTES, self._scheduler.finished()))
             if finished:
-                self._go_on()  # what they held may be what others waited for
+                self._advance_run()  # what they held may be what others waited for
             if finished or self._scheduler.wants_input or self._scheduler.is_done:
                 is_done = self._scheduler.is_done and not finished
                 return finished, self._scheduler.wants_input, is_done
@@ -138,13 +138,13 @@ class AsyncRunner:
     def _blocked_by(self) -> Cause:
         return self._scheduler.blocked_by(self._now())
 
-    def _look_again_soon(self) -> None:
+    def _schedule_wait_check(self) -> None:
         """Many requests that begin or end to wait together are looked at once."""
         if not self._looks_again and self._scheduler.recorder.waits.cause is not None:
             self._looks_again = True
-            asyncio.get_running_loop().call_soon(self._look_again)
+            asyncio.get_running_loop().call_soon(self._check_waits)
 
-    def _look_again(self) -> None:
+    def _check_waits(self) -> None:
         self._looks_again = False
         if self._scheduler.recorder.waits.cause is not None:
             self._scheduler.recorder.waits.turn(self._blocked_by(), self._now())
@@ -164,20 +164,20 @@ class AsyncRunner:
             await asyncio.wait(self._tasks, timeout=seconds)
         self._scheduler.limiter.close()
 
-    def _go_on(self) -> None:
+    def _advance_run(self) -> None:
         """Send all that may be sent now, and wake up when more falls due."""
         if self._is_closing:  # a connector may answer its cancellation with rows, or an error of its own
             return
         try:
-            step = self._send_all()
+            step = self._start_due_requests()
         except Exception as failure:
             self._fail_run(failure)
         else:
             self._set_timer(step.time if isinstance(step, WaitUntil) else None)
-            self._mind_memory()
+            self._apply_backpressure()
             self._changed.set()
 
-    def _send_all(self) -> WaitUntil | Idle:
+    def _start_due_requests(self) -> WaitUntil | Idle:
         while isinstance(step := self._scheduler.next(self._now()), Ask):
             self._start_request(step)
         return step
@@ -196,11 +196,11 @@ class AsyncRunner:
         task.add_done_callback(self._given_up.discard)
         self._is_late = True
         try:
-            self._scheduler.failed(ask, _no_answer(ask), max(self._now(), ask.deadline))
+            self._scheduler.failed(ask, _timeout_error(ask), max(self._now(), ask.deadline))
         except Exception as failure:
             self._fail_run(failure)
         else:
-            self._go_on()
+            self._advance_run()
 
     def _spawn_task(self, coroutine: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         task = asyncio.get_running_loop().create_task(coroutine)
@@ -211,9 +211,9 @@ class AsyncRunner:
     def _set_timer(self, time: float | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = None if time is None else asyncio.get_running_loop().call_at(time, self._go_on)
+        self._timer = None if time is None else asyncio.get_running_loop().call_at(time, self._advance_run)
 
-    def _mind_memory(self) -> None:
+    def _apply_backpressure(self) -> None:
         """Let the connector's lookups wait while too much is held, if it can."""
         hold = self._scheduler.hold(self._now())
         if hold != self._holding:
@@ -228,7 +228,7 @@ class AsyncRunner:
             if hold is not None:
                 connector.hold_back(self, needs_answer=hold.needs_answer)
                 self._end_of_hold = asyncio.get_running_loop().call_at(
-                    hold.until + TIMER_TOLERANCE, self._mind_memory
+                    hold.until + TIMER_TOLERANCE, self._apply_backpressure
                 )
             elif self._holding is not None:
                 connector.go_on(self)
@@ -254,7 +254,7 @@ class AsyncRunner:
         except Exception as failure:
             self._fail_run(failure)
         else:
-            self._go_on()
+            self._advance_run()
 
     async def _await_answer(self, ask: Ask, permits: RequestPermits) -> tuple[Answer | Exception, float]:
         """What comes of ``ask``, and when."""
@@ -273,7 +273,7 @@ class AsyncRunner:
             if not had_permit(permits, permits.waited, ask):
                 return no_permit(self._scheduler, ask), max(now, ask.deadline)
             if is_late:
-                return _no_answer(ask), max(now, ask.deadline)
+                return _timeout_error(ask), max(now, ask.deadline)
             return error, now  # a time-out of the driver's own
         except Exception as error:
             return error, self._now()
@@ -283,7 +283,7 @@ class AsyncRunner:
         return asyncio.get_running_loop().time()
 
 
-def _no_answer(ask: Ask) -> LookupTimeout:
+def _timeout_error(ask: Ask) -> LookupTimeout:
     return LookupTimeout(f"no answer within {ask.request.timeout:g} s")
 
 

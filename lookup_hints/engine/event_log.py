@@ -120,7 +120,7 @@ class EventLog:
             return
         which = shown_keys(strangers) if self._spec.settings.log_keys else counted(strangers.num_rows, "key")
         text = f"the first rows in this task of keys that were not asked are dropped: of {which}"
-        if _spelled_alike(strangers, asked):
+        if _differ_in_spelling(strangers, asked):
             text += (
                 ". They differ from keys that were asked in capitals, blanks, leading zeros or the form of a"
                 " character alone: write the key as the source does, as in ON upper(o.k) = c.k"
@@ -159,7 +159,7 @@ def _source_text(connector: Connector) -> str:
     return f"{kind} at {place}" if place else kind
 
 
-def _spelled_alike(strangers: pa.Table, asked: pa.Table) -> bool:
+def _differ_in_spelling(strangers: pa.Table, asked: pa.Table) -> bool:
     """Whether one of ``strangers`` is one of the keys ``asked`` in another spelling."""
     known = {_normalized_key(row) for row in zip(*asked.to_pydict().values(), strict=True)}
     return any(_normalized_key(row) in known for row in zip(*strangers.to_pydict().values(), strict=True))

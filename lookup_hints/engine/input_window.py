@@ -69,19 +69,19 @@ class Settled:
         yield from handed_out(lists, pc.fill_null(self._codes, nowhere))
 
     def _lists_of_rows(self, spec: LookupSpec) -> pa.ListArray:
-        lists = lists_per_key(self._all_found(spec), self._keys, spec.row_type)
+        lists = lists_per_key(self._merge_found(spec), self._keys, spec.row_type)
         return with_nulls(lists, pa.concat_arrays(self._skipped)) if self._skipped else lists
 
     def _lists_by_order(self, spec: LookupSpec, order: OrderCondition) -> Iterator[pa.ListArray]:
         """The same, of the rows of its key those that answer the value of the input row."""
         assert self._values is not None, "the value comes with the keys"
-        found = self._all_found(spec)
+        found = self._merge_found(spec)
         skipped = pa.concat_arrays([self._codes[:0], *self._skipped])
         is_skipped = pc.is_in(self._codes, value_set=skipped)
         answers = answering(found, self._codes, self._values, order)
         yield from rows_in_lists(found.rows, answers.rows, answers.ends, is_skipped, spec.row_type)
 
-    def _all_found(self, spec: LookupSpec) -> Placed:
+    def _merge_found(self, spec: LookupSpec) -> Placed:
         if not self._found:
             schema = pa.schema([spec.table.schema.field(name) for name in spec.held_columns])
             return Placed(schema.empty_table(), count_up_to(0))
@@ -135,7 +135,7 @@ class Window:
     def head(self) -> int | None:
         """The key that the first unsettled row waits for; None where all are settled."""
         if self._head is None and self._unsettled:
-            self._look_for_head()
+            self._find_head()
         return self._head
 
     @property
@@ -165,7 +165,7 @@ class Window:
 
         What was found for them is let go, but for keys that later rows need, too.
         """
-        rows = self._settled_rows()
+        rows = self._count_settled_rows()
         if not rows:
             return None
         if self.found_bytes > WINDOW_BYTES:
@@ -174,14 +174,14 @@ class Window:
             return self._take_rest()
         return self._take_first(rows)
 
-    def _settled_rows(self) -> int:
+    def _count_settled_rows(self) -> int:
         if not self._unsettled:
             return self.rows
         if self.found_bytes >= WINDOW_BYTES and self._head is None:
-            self._look_for_head()
+            self._find_head()
         return self._ready
 
-    def _look_for_head(self) -> None:
+    def _find_head(self) -> None:
         self._settled = [pa.concat_arrays([count_up_to(0), *self._settled])]
         codes = self._codes[self._ready :]
         is_settled = pc.or_(codes.is_null(), pc.is_in(codes, value_set=self._settled[0]))
@@ -206,13 +206,15 @@ class Window:
         if values is not None:
             values, self._values = values[:rows], values[rows:]
         self._ready = max(0, self._ready - rows)
-        settled = Settled(codes, self.keys.num_rows, _of_keys(self._found, codes), self._skipped, values)
-        self._found = _of_keys(self._found, self._codes)
+        settled = Settled(
+            codes, self.keys.num_rows, _only_found_for(self._found, codes), self._skipped, values
+        )
+        self._found = _only_found_for(self._found, self._codes)
         self.found_bytes = sum(each.rows.nbytes for each in self._found)
         return settled
 
 
-def _of_keys(found: list[Placed], codes: pa.Array) -> list[Placed]:
+def _only_found_for(found: list[Placed], codes: pa.Array) -> list[Placed]:
     """What was found for the keys at ``codes``; what holds nothing else is not copied."""
     among = [pc.is_in(each.positions, value_set=codes) for each in found]
     return [

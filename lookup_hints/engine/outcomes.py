@@ -61,7 +61,7 @@ class GivenUp:
         self._last = error
         most = self._settings.max_errors
         if most is not None and self._keys > most:
-            raise self._too_many(f"'max-errors' = {most}")
+            raise self._too_many_failed(f"'max-errors' = {most}")
         if self._settings.dead_letters is not None:
             self._recorder.count(dead_letters=len(part))
             self._keep(_failed_keys(part, error))
@@ -74,9 +74,9 @@ class GivenUp:
         """
         most = self._settings.max_error_ratio
         if most is not None and self._keys > most * self._recorder.total.keys:
-            raise self._too_many(f"'max-error-ratio' = {most:.6g}")
+            raise self._too_many_failed(f"'max-error-ratio' = {most:.6g}")
 
-    def _too_many(self, limit: str) -> ConnectorError:
+    def _too_many_failed(self, limit: str) -> ConnectorError:
         asked, table = self._recorder.total.keys, self._spec.table.name
         error = ConnectorError(
             f"Too many keys failed for good in table {table}: {self._keys:,} of the {asked:,} that this task"
@@ -128,7 +128,7 @@ class Settling:
         if len(again):
             placed = placed.filter(pc.invert(pc.is_in(placed.positions, value_set=again)))
             missed = missed.filter(pc.invert(pc.is_in(missed, value_set=again)))
-        self._keep_of(part, placed)
+        self._keep_rows_of_part(part, placed)
         self._cache_answers(part, placed, missed, asked, notes)
         if len(missed):
             told = [notes[position] for position in missed.to_pylist()] if notes else [None] * len(missed)
@@ -210,7 +210,7 @@ class Settling:
             found = Placed(placed.rows.select(self._spec.held_columns), placed.positions)
             self._state.held.keep(window, found)
 
-    def _keep_of(self, part: Part, placed: Placed) -> None:
+    def _keep_rows_of_part(self, part: Part, placed: Placed) -> None:
         self._keep_rows(part.batch.window, Placed(placed.rows, part.positions.take(placed.positions)))
 
     def _retry_error(self, part: Part, error: Exception, now: float) -> None:
@@ -231,7 +231,7 @@ class Settling:
         if due >= deadline:
             self.give_up(part, out_of_time(self._spec, part, error))
         else:
-            beat = _next_beat(due, delay)
+            beat = _round_up_to_beat(due, delay)
             self._count_retry(len(part), error)
             self._state.waiting.add(part.again(), beat if beat < deadline else due)
 
@@ -246,7 +246,7 @@ class Settling:
 
     def give_up(self, part: Part, error: ConnectorError) -> None:
         """The keys of ``part`` failed for good: do what `on-error` says, where no rows are left of before."""
-        part = self._without_stale(part)
+        part = self._settle_stale(part)
         if not len(part):
             return
         if self._settings.on_error == "fail":
@@ -261,7 +261,7 @@ class Settling:
             self._keep_outcome_rows(part, Outcome(told, part.attempt, [None] * len(part)))
         self._settle_part(part)
 
-    def _without_stale(self, part: Part) -> Part:
+    def _settle_stale(self, part: Part) -> Part:
         """Settle the keys of ``part`` of which there are rows that are too old; the others are returned."""
         every = part.batch.window.fallback
         fallback = [each.filter(pc.is_in(each.positions, value_set=part.positions)) for each in every]
@@ -287,7 +287,9 @@ class Settling:
         if told is not None:
             positions = count_up_to(len(part))
             request = LookupRequest(part.keys, self._state.answer_schema)
-            self._keep_of(part, place(PlacedRows(told, positions), request, connector_name(self._spec)))
+            self._keep_rows_of_part(
+                part, place(PlacedRows(told, positions), request, connector_name(self._spec))
+            )
 
     def _settle_part(self, part: Part) -> None:
         part.batch.window.settle(part.positions)
@@ -299,7 +301,7 @@ class Settling:
             self._state.slots.leave(batch)
 
 
-def _next_beat(due: float, delay: float) -> float:
+def _round_up_to_beat(due: float, delay: float) -> float:
     """``due``, or up to a sixteenth of ``delay`` later.
 
     Misses of requests that were answered within one beat then fall due together and go out as one

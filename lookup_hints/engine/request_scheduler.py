@@ -186,7 +186,7 @@ class RequestScheduler:
         if self._full_since is not None:
             self._state.waiting.forgive(self._full_since, now)
         self._full_since = now if is_full else None
-        return self._for_the_head(now) if is_full else self._for_any(now)
+        return self._next_for_head(now) if is_full else self._next_request(now)
 
     def blocked_by(self, now: float, *, under_way: int | None = None, has_queue: bool = False) -> Cause:
         """What a task that can only wait waits for; ``has_queue``: keys wait for slots of its runner."""
@@ -204,20 +204,20 @@ class RequestScheduler:
         slots = self._state.slots
         if is_due:
             return slots.free <= 0
-        return self._may_begin and slots.free_for_fresh < self._wanted_for_fresh
+        return self._may_start_fresh and slots.free_for_fresh < self._slots_for_fresh
 
-    def _for_any(self, now: float) -> Step:
+    def _next_request(self, now: float) -> Step:
         parts = self._due_parts(now, self._most_keys(self._state.slots.free))
         if parts:
             return self._ask_again(parts, now)
-        if self._may_begin and self._state.slots.free_for_fresh >= self._wanted_for_fresh:
+        if self._may_start_fresh and self._state.slots.free_for_fresh >= self._slots_for_fresh:
             return self._make_request(
-                [self._fresh_part(now, self._most_keys(self._state.slots.free_for_fresh))], now
+                [self._take_fresh_part(now, self._most_keys(self._state.slots.free_for_fresh))], now
             )
         due = self._state.waiting.next_due
         return Idle() if due is None else WaitUntil(due)
 
-    def _for_the_head(self, now: float) -> Step:
+    def _next_for_head(self, now: float) -> Step:
         """What lets the first row go that holds the others; nothing else may be asked.
 
         It needs a slot that is not in flight, whatever waits behind it.
@@ -228,12 +228,12 @@ class RequestScheduler:
             return Idle()  # until rows are handed out
         waiting = self._state.waiting.of_key(window, head)
         if waiting is not None:
-            return self._again_for_the_head(*waiting, now)
+            return self._retry_head(*waiting, now)
         if self._state.fresh.begins_with(window, head):
-            return self._make_request([self._fresh_part(now, self._room_for_the_head())], now)
+            return self._make_request([self._take_fresh_part(now, self._most_keys_for_head())], now)
         return Idle()
 
-    def _again_for_the_head(self, due: float, part: Part, now: float) -> Step:
+    def _retry_head(self, due: float, part: Part, now: float) -> Step:
         if due > now:
             return WaitUntil(due)
         self._state.waiting.remove(part)
@@ -241,16 +241,16 @@ class RequestScheduler:
             self._settling.give_up(part, out_of_time(self._state.spec, part, None))
             return self.next(now)
         positions = part.batch.window.in_order_of_rows(part.positions)
-        first, others = replace(part, positions=positions).cut(self._room_for_the_head())
+        first, others = replace(part, positions=positions).cut(self._most_keys_for_head())
         if len(others):
             self._state.waiting.add(others, due)
         return self._ask_again([first], now)
 
-    def _room_for_the_head(self) -> int:
+    def _most_keys_for_head(self) -> int:
         return min(self._most_keys(self._state.slots.free), self._state.size.fitting(ANSWER_BYTES))
 
     @property
-    def _may_begin(self) -> bool:
+    def _may_start_fresh(self) -> bool:
         if not self._state.fresh:
             return False
         return not self._state.held.is_full or self._state.fresh.window is self._state.held.first
@@ -264,12 +264,12 @@ class RequestScheduler:
         return min(slots, self._settings.capacity, allowed, self._state.size.fitting(left))
 
     @property
-    def _wanted_for_fresh(self) -> int:
+    def _slots_for_fresh(self) -> int:
         """How many slots must be free: not a few where keys are asked one by one: each costs us something."""
         in_bulk = self._state.spec.by_row and self.limiter.room is None
         return min(self._state.fresh.in_window, self._settings.capacity) if in_bulk else 1
 
-    def _fresh_part(self, now: float, room: int) -> Part:
+    def _take_fresh_part(self, now: float, room: int) -> Part:
         window, positions = self._state.fresh.take(room)
         batch = Batch(window, len(positions), now + self._settings.timeout)
         self._state.slots.enter(batch)
@@ -327,7 +327,7 @@ class RequestScheduler:
         nbytes = placed.rows.nbytes
         self._state.size.found(ask.request.keys.num_rows, nbytes)
         self.recorder.found(nbytes)
-        self._mind_the_width()
+        self._sort_wide_windows()
         notes: Mapping[int, Any] = {}
         if isinstance(answer, Outcomes):
             notes = answer.notes
@@ -362,38 +362,38 @@ class RequestScheduler:
         self._close_request(ask, now)
         if isinstance(error, AnswerTooLarge) and ask.request.keys.num_rows > 1:
             self._state.size.too_large(min(error.keys, ask.request.keys.num_rows - 1))
-            self._mind_the_width()
+            self._sort_wide_windows()
             for part in ask.parts:
-                self._put_back(part, now)
+                self._put_back_part(part, now)
         else:
             self._fail_request(ask, error, now)
 
     def _fail_request(self, ask: Ask, error: Exception, now: float) -> None:
         if isinstance(error, NoTurn):
-            self._had_no_permit(ask, now)
+            self._requeue_without_permit(ask, now)
         else:
             if self.limiter.outage:
                 self._state.events.down(self.limiter.outage)
             self._settling.fail(ask, error, now)
 
-    def _had_no_permit(self, ask: Ask, now: float) -> None:
+    def _requeue_without_permit(self, ask: Ask, now: float) -> None:
         """The limits of the origin left ``ask`` no time: none of that counts."""
         self._uncount_request(ask)
         for part in ask.parts:
             part.batch.deadline = max(part.batch.deadline, now + self._settings.timeout)
-            self._put_back(part, now)
+            self._put_back_part(part, now)
 
     def unasked(self, ask: Ask, now: float) -> None:
         self._release_slots(ask)
         self._uncount_request(ask)
         for part in ask.parts:
-            self._put_back(part, now)
+            self._put_back_part(part, now)
 
     def _uncount_request(self, ask: Ask) -> None:
         again = sum(len(part) for part in ask.parts if part.attempt > 1)
         self.recorder.count(requests=-ask.slots, retried_keys=-again)
 
-    def _put_back(self, part: Part, now: float) -> None:
+    def _put_back_part(self, part: Part, now: float) -> None:
         """Let the keys of ``part`` be asked as if they had not been; each attempt counts when it is made."""
         if part.attempt > 1:
             self._state.waiting.add(part, now)
@@ -401,7 +401,7 @@ class RequestScheduler:
             self._settling.leave(part.batch, len(part))
             self._state.fresh.put_back(part.batch.window, part.positions, self._state.held)
 
-    def _mind_the_width(self) -> None:
+    def _sort_wide_windows(self) -> None:
         """Windows that will hold much let their first rows go as soon as they can."""
         if self._state.size.rows is not None and not self._state.spec.by_row:
             self._state.fresh.sort_longer_than(self._state.size.rows)

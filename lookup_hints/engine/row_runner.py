@@ -60,7 +60,7 @@ class RowRunner(AsyncRunner):
         self._permits = scheduler.limiter.permits()
         """Those of the keys that are started."""
         self._connector = connector
-        self._lookup_row = self._with_permit(lookup_row)
+        self._lookup_row = self._with_permits(lookup_row)
         self._capacity = capacity
         self._waiting: deque[tuple[_Asked, int]] = deque()
         self._running: dict[asyncio.Task[None], tuple[_Asked, int]] = {}
@@ -82,7 +82,7 @@ class RowRunner(AsyncRunner):
         if self._telling is not None:
             self._telling.cancel()
         await super().close()
-        self._tell_times()
+        self._report_times()
 
     def _blocked_by(self) -> Cause:
         under_way = len(self._running) + len(self._started)
@@ -92,14 +92,14 @@ class RowRunner(AsyncRunner):
     def _start_request(self, ask: Ask) -> None:
         asked = _Asked(ask)
         self._asked[asked] = None
-        asked.timer = asyncio.get_running_loop().call_at(ask.deadline, self._run_out, asked)
+        asked.timer = asyncio.get_running_loop().call_at(ask.deadline, self._expire_request, asked)
         self._waiting.extend((asked, position) for position in range(len(asked.rows)))
         self._start_waiting_keys()
 
     def _start_waiting_keys(self) -> None:
         self._start_together()
         for _ in range(self._free_slots):
-            self._work_on(*self._waiting.popleft())
+            self._start_worker(*self._waiting.popleft())
 
     @property
     def _free_slots(self) -> int:
@@ -133,14 +133,14 @@ class RowRunner(AsyncRunner):
             asked, position, started = self._started.pop(row)
             self._in_flight -= 1
             if isinstance(outcome, Coroutine):
-                self._work_on(asked, position, outcome)
+                self._start_worker(asked, position, outcome)
             else:
                 self._took.append(now - started)
                 asked.finished.append((position, outcome))
                 self._untold += 1
         self._start_waiting_keys()
         if self._untold:
-            self._tell_soon()
+            self._schedule_report()
 
     def _cancel_row(self, row: StartedRow) -> tuple[_Asked, int]:
         """Nobody waits for ``row`` any more; whose it was."""
@@ -150,7 +150,9 @@ class RowRunner(AsyncRunner):
         self._took.append(self._now() - started)
         return asked, position
 
-    def _work_on(self, asked: _Asked, position: int, begun: Coroutine[Any, Any, Rows] | None = None) -> None:
+    def _start_worker(
+        self, asked: _Asked, position: int, begun: Coroutine[Any, Any, Rows] | None = None
+    ) -> None:
         task = self._spawn_task(self._look_up_keys(asked, position, begun))
         self._running[task] = asked, position
         task.add_done_callback(self._finish_worker)
@@ -205,12 +207,12 @@ class RowRunner(AsyncRunner):
 
     def _cancellation_error(self, asked: _Asked, error: asyncio.CancelledError, *, is_own: bool) -> Exception:
         if asked.is_out_of_time:
-            return _out_of_time(asked) if is_own else no_permit(self._scheduler, asked.ask)
+            return _timeout_error(asked) if is_own else no_permit(self._scheduler, asked.ask)
         cancelled = ConnectorError("the connector cancelled the lookup itself")
         cancelled.__cause__ = error
         return cancelled
 
-    def _run_out(self, asked: _Asked) -> None:
+    def _expire_request(self, asked: _Asked) -> None:
         """The time of ``asked`` is up: its keys in flight are cancelled, the others not even started."""
         if self._is_closing:
             return
@@ -222,10 +224,10 @@ class RowRunner(AsyncRunner):
         unstarted = [position for own, position in self._waiting if own is asked]
         self._waiting = deque(each for each in self._waiting if each[0] is not asked)
         for row in [row for row, (own, _, _) in self._started.items() if own is asked]:
-            self._finish_key(*self._cancel_row(row), _out_of_time(asked))
+            self._finish_key(*self._cancel_row(row), _timeout_error(asked))
         limiter = self._scheduler.limiter
         lacks_permits = limiter.is_crowded(len(self._running) + len(self._waiting)) or limiter.outage
-        late = no_permit(self._scheduler, asked.ask) if lacks_permits else _out_of_time(asked)
+        late = no_permit(self._scheduler, asked.ask) if lacks_permits else _timeout_error(asked)
         for position in unstarted:
             self._finish_key(asked, position, late)
 
@@ -239,15 +241,15 @@ class RowRunner(AsyncRunner):
             self._given_up.add(task)
             task.add_done_callback(self._given_up.discard)
             self._in_flight -= 1
-            self._finish_key(asked, position, _out_of_time(asked))
+            self._finish_key(asked, position, _timeout_error(asked))
         self._start_waiting_keys()
 
     def _finish_key(self, asked: _Asked, position: int, outcome: Rows | Exception) -> None:
         asked.finished.append((position, outcome))
         self._untold += 1
-        self._tell_soon()
+        self._schedule_report()
 
-    def _tell_soon(self) -> None:
+    def _schedule_report(self) -> None:
         is_last = not self._waiting and not self._in_flight
         if is_last or self._untold >= self._capacity:
             self._report_finished()
@@ -262,23 +264,23 @@ class RowRunner(AsyncRunner):
         if self._is_closing:
             return
         self._untold = 0
-        self._tell_times()
+        self._report_times()
         try:
             for asked in [each for each in self._asked if each.finished]:
-                self._tell_of(asked)
+                self._report_request(asked)
             if self._waiting and not self._scheduler.has_room_for(self._in_flight):
-                self._give_back()
+                self._return_unasked()
         except Exception as failure:
             self._fail_run(failure)
         else:
-            self._go_on()
+            self._advance_run()
 
-    def _tell_times(self) -> None:
+    def _report_times(self) -> None:
         took, self._took = self._took, []
         self._scheduler.recorder.took(took)
         self._scheduler.recorder.in_flight(self._most_in_flight)
 
-    def _give_back(self) -> None:
+    def _return_unasked(self) -> None:
         """Let the scheduler say again when the keys that wait here are asked: rows fill the memory."""
         waiting: dict[_Asked, list[int]] = {}
         for asked, position in self._waiting:
@@ -296,7 +298,7 @@ class RowRunner(AsyncRunner):
             asked.timer.cancel()
         return asked.ask.among(pa.array(positions, pa.int32()))
 
-    def _tell_of(self, asked: _Asked) -> None:
+    def _report_request(self, asked: _Asked) -> None:
         finished = sorted(asked.finished, key=lambda each: each[0])
         asked.finished = []
         told = self._split_off(asked, [position for position, _ in finished])
@@ -305,7 +307,7 @@ class RowRunner(AsyncRunner):
         self._scheduler.answered(told, outcomes_of(self._connector, outcomes, asked.ask.request.schema), now)
 
 
-def _out_of_time(asked: _Asked) -> LookupTimeout:
+def _timeout_error(asked: _Asked) -> LookupTimeout:
     return LookupTimeout(f"no answer within {asked.ask.request.timeout:g} s")
 
 

@@ -84,11 +84,11 @@ class AdaptiveLimit(Record):
         A round cuts once: a request that was sent before the last cut tells that there was one too many, and
         one that was sent while those were under way tells nothing. ``pause`` is what the origin asks for.
         """
-        self.tries_at = max(self.tries_at, now + _tries_after(pause))
+        self.tries_at = max(self.tries_at, now + _seconds_before_probe(pause))
         self.tries_after = _TRIES_AFTER_REQUESTS
         self._pause = pause
         if started <= self.cut_at + self.settling:
-            self._refused_too(started)
+            self._lower_by_refusal(started)
             return False
         self._reached = max(2.0, min(self.value or START, max(1.0, in_flight)))
         self._borne = self._reached * (_CUT if self.refused_at else _FIRST_CUT)
@@ -97,7 +97,7 @@ class AdaptiveLimit(Record):
         self._refusals = 1.0
         return True
 
-    def _refused_too(self, started: float) -> None:
+    def _lower_by_refusal(self, started: float) -> None:
         """Of the requests that were under way at the last cut, so many were too many.
 
         An origin that bounds a rate refuses all of them, which says nothing of how many it bears at once.
@@ -110,7 +110,9 @@ class AdaptiveLimit(Record):
     def unpaused(self, now: float) -> None:
         """The origin serves others than those it refused: all were stopped only until that was seen."""
         self._pause = now - self.cut_at
-        self.tries_at = min(self.tries_at, now + max(_TRIES_AFTER_STOP_SECONDS, _tries_after(self._pause)))
+        self.tries_at = min(
+            self.tries_at, now + max(_TRIES_AFTER_STOP_SECONDS, _seconds_before_probe(self._pause))
+        )
 
     def lost(self, started: float, now: float) -> None:
         """A request that was sent at ``started`` had no answer: less is asked, and nothing was learned."""
@@ -119,6 +121,6 @@ class AdaptiveLimit(Record):
             self.cut_at = now
 
 
-def _tries_after(pause: float) -> float:
+def _seconds_before_probe(pause: float) -> float:
     """Seconds after a refusal, and the pause that came with it, at which it tries for more."""
     return max(_TRIES_AFTER_SECONDS, _TRIES_AFTER_PAUSES * pause)

@@ -258,14 +258,14 @@ class TaskRecord:
     def of(cls, plain: Mapping[str, Any]) -> TaskRecord:
         batch = plain["run"]["batch"]
         run = TaskRun(**{**plain["run"], "batch": batch and (str(batch[0]), int(batch[1]))})
-        counts = {name: _of_plain(name, value) for name, value in plain["counts"].items()}
+        counts = {name: _from_json(name, value) for name, value in plain["counts"].items()}
         return cls(str(plain["function"]), run, LookupMetrics(**counts))
 
 
 _ZERO: dict[str, Any] = {each.name: each.default for each in fields(LookupMetrics)}
 
 
-def _of_plain(name: str, value: Any) -> Any:
+def _from_json(name: str, value: Any) -> Any:
     if isinstance(_ZERO[name], Events):
         return Events(tuple((str(kind), str(text)) for kind, text in value))
     return type(_ZERO[name])(value)

@@ -79,7 +79,7 @@ class ExportStatus:
         """Let the loggers of OpenTelemetry heed ``of_export`` and ``queueing``."""
         for name, logger in [*logging.root.manager.loggerDict.items()]:
             if name.startswith("opentelemetry.") and isinstance(logger, logging.Logger):
-                logger.addFilter(self._may_say)
+                logger.addFilter(self._filter_record)
 
     def of_export(self, export: Callable[[], _Result], taken: _Result, refused: _Result) -> _Result:
         """``taken`` or ``refused``: what ``export`` gives. What it logs is kept for the one warning."""
@@ -104,7 +104,7 @@ class ExportStatus:
         finally:
             self._this_thread.does = ""
 
-    def _may_say(self, record: logging.LogRecord) -> bool:
+    def _filter_record(self, record: logging.LogRecord) -> bool:
         does = getattr(self._this_thread, "does", "")
         if does == "exporting":
             self._said = _PLACES.sub("...", record.getMessage())
@@ -181,7 +181,7 @@ class Flusher:
                 self._thread.start()
             self._changed.notify_all()
             if self._goes_well and not self._changed.wait_for(lambda: self._done >= number, self._seconds):
-                self._goes_badly()
+                self._note_failure()
 
     def _flush_when_asked(self) -> None:
         while True:
@@ -195,10 +195,10 @@ class Flusher:
                 self._done = number
                 self._goes_well = is_sent and is_fast
                 if not is_sent:
-                    self._goes_badly()
+                    self._note_failure()
                 self._changed.notify_all()
 
-    def _goes_badly(self) -> None:
+    def _note_failure(self) -> None:
         self._goes_well = False
         if not self._is_told:
             self._is_told = True

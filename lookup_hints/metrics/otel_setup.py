@@ -40,7 +40,7 @@ def signals(environment: Mapping[str, str]) -> Signals:
     """
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return Signals()
-    wanted = {signal: _is_wanted(signal, environment) for signal in ("METRICS", "TRACES")}
+    wanted = {signal: _is_exported(signal, environment) for signal in ("METRICS", "TRACES")}
     refused = {
         signal: _other_protocol(signal, environment) for signal, is_wanted in wanted.items() if is_wanted
     }
@@ -51,7 +51,7 @@ def signals(environment: Mapping[str, str]) -> Signals:
     )
 
 
-def _is_wanted(signal: str, environment: Mapping[str, str]) -> bool:
+def _is_exported(signal: str, environment: Mapping[str, str]) -> bool:
     named = environment.get(f"OTEL_{signal}_EXPORTER", "").strip().lower()
     if named:
         exporters = {each.strip() for each in named.split(",")}

@@ -102,10 +102,10 @@ def what_mattered(lookups: Mapping[LookupName, Measured]) -> str:
     if by_spark:
         return f"{_WAITS_FOR[cause]} ({share})"
     waited = _WAITS_FOR[cause].format(table=slowest.name.table)
-    return f"{share} of the time was spent {waited}: {_how_it_was_asked(slowest)}"
+    return f"{share} of the time was spent {waited}: {_load_text(slowest)}"
 
 
-def _how_it_was_asked(lookup: Measured) -> str:
+def _load_text(lookup: Measured) -> str:
     counts = lookup.counts
     of = "" if lookup.capacity is None else f" of {lookup.capacity}"
     said = [f"{counts.most_in_flight} request{'' if counts.most_in_flight == 1 else 's'} in flight{of}"]

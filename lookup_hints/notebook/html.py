@@ -190,11 +190,11 @@ def _node_of_scan(scan: TableScan) -> _LookupNode:
         "all rows",
         ", ".join(scan.columns),
         table.name,
-        (table.connector, *_of_scan(scan)),
+        (table.connector, *_facts_of_scan(scan)),
     )
 
 
-def _of_scan(scan: TableScan) -> Iterator[str]:
+def _facts_of_scan(scan: TableScan) -> Iterator[str]:
     yield f"read because {scan.decision.reason}"
     yield f"rows: {rows_of(scan)}"
     yield from (f"instead {text}" for text in [scan.decision.other_way] if text)

@@ -179,7 +179,7 @@ class LookupMagics(Magics):
         frame = self._user_namespace[name] = run.start()
         columns = ", ".join(f"{column.name} {column.dataType.simpleString()}" for column in frame.schema)
         text = f"{name}: DataFrame[{columns}]"
-        return _note_line(text) + _plan_of(run.plan)
+        return _note_line(text) + _show_plan(run.plan)
 
     @property
     def _user_namespace(self) -> dict[str, Any]:
@@ -300,8 +300,8 @@ def _show_run(
     taken = ran.take(lambda frame: (frame, frame.take(limit + 1) if frame.columns and limit else []))
     if taken is None:
         text = f"started: {ran.stream}; stop it with session.streams.stop()"
-        return _note_line(text) + _plan_of(ran.plan)
-    return _show_rows(ran, *taken, limit) + _show_counts(ran) + _plan_of(ran.plan)
+        return _note_line(text) + _show_plan(ran.plan)
+    return _show_rows(ran, *taken, limit) + _show_counts(ran) + _show_plan(ran.plan)
 
 
 def _show_rows(ran: StatementRun, frame: DataFrame, rows: Sequence[Any], limit: int) -> Shown:
@@ -330,7 +330,7 @@ def _show_counts(ran: StatementRun) -> Shown:
     return sum(map(_note_line, notes), table)
 
 
-def _plan_of(plan: LookupPlan | None) -> Shown:
+def _show_plan(plan: LookupPlan | None) -> Shown:
     if plan is None:
         return _NOTHING
     joins = len(plan.joins) + len(plan.scans)
@@ -345,7 +345,7 @@ def _show_explain(session: LookupSession, statement: ScriptStatement, values: Ma
         return Shown(html.text_block(text), text)
     whole = Shown(html.plan_picture(prepared.plan), "")
     facts = html.folded("all options", html.text_block(joins_text(prepared.plan, statement.line)))
-    sql = html.folded("the Spark SQL that runs, and Spark's plan", html.text_block(_from_sql(text)))
+    sql = html.folded("the Spark SQL that runs, and Spark's plan", html.text_block(_cut_to_sql(text)))
     return whole + Shown(facts + sql, text)
 
 
@@ -362,7 +362,7 @@ def _show_analyze(
     return Shown(head.html + html.plan_picture(ran.plan, measured) + facts, ran.analyzed)
 
 
-def _from_sql(text: str) -> str:
+def _cut_to_sql(text: str) -> str:
     _, mark, rest = text.partition("== Spark SQL ==")
     return mark + rest if mark else text
 

@@ -26,12 +26,12 @@ def place_of(table: LookupTable) -> str:
     """
     with suppress(OptionError, ValueError):
         url, host, port = (resolved(table, key) for key in ("url", "host", "port"))
-        hosts = split_url(url).netloc.rpartition("@")[2] if url else _beside(host, port)
+        hosts = split_url(url).netloc.rpartition("@")[2] if url else _join_hosts_and_ports(host, port)
         return hosts if _HOSTS.fullmatch(hosts) else ""
     return ""
 
 
-def _beside(host: str, port: str) -> str:
+def _join_hosts_and_ports(host: str, port: str) -> str:
     """The hosts with their ports; both may be lists."""
     hosts, ports = host.split(","), port.split(",") if port else [""]
     return ",".join(name + (each and f":{each}") for name, each in zip(hosts, cycle(ports), strict=False))

@@ -105,16 +105,16 @@ def cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if types.is_nested(kind):
-        return _nested(values, kind)
-    return checked(_cast(values, kind))
+        return _cast_nested(values, kind)
+    return checked(_cast_flat(values, kind))
 
 
-def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def _cast_flat(values: pa.Array, kind: pa.DataType) -> pa.Array:
     source = values.type
     if source == kind:
         return values
     if types.is_decimal(kind) and (types.is_integer(source) or types.is_decimal(source)):
-        return _decimals(values, kind)
+        return _rescale_decimals(values, kind)
     if types.is_decimal(source) and types.is_floating(kind):
         return values.cast(pa.string()).cast(kind)
     if types.is_timestamp(source) and types.is_timestamp(kind) and source.unit == "ns" != kind.unit:
@@ -125,7 +125,7 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return converted
 
 
-def _decimals(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def _rescale_decimals(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Rescale where the digits fit, so that nothing is lost before the value is checked."""
     if types.is_integer(values.type):
         values = values.cast(_ANY_INTEGER)
@@ -139,7 +139,7 @@ def _decimals(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return values.cast(pa.decimal256(2 * _WIDEST, kind.scale)).cast(kind)
 
 
-def _nested(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def _cast_nested(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if types.is_null(values.type):
         return values.cast(kind)
     if types.is_fixed_size_list(values.type) or types.is_large_list(values.type):
@@ -168,15 +168,15 @@ def checked(values: pa.Array) -> pa.Array:
     """
     kind = values.type
     if types.is_date32(kind):
-        _within(values.cast(pa.int32()), *_DAYS)
+        _check_years(values.cast(pa.int32()), *_DAYS)
     elif types.is_timestamp(kind) and kind.unit == "us":
-        _within(values.cast(pa.int64()), *_MICROSECONDS)
+        _check_years(values.cast(pa.int64()), *_MICROSECONDS)
     elif types.is_decimal(kind):
         values.validate(full=True)
     return values
 
 
-def _within(numbers: pa.Array, least: int, greatest: int) -> None:
+def _check_years(numbers: pa.Array, least: int, greatest: int) -> None:
     found = pc.min_max(numbers).as_py()
     if found["min"] is not None and not (least <= found["min"] and found["max"] <= greatest):
         raise ValueError("not a year from 1 to 9999")

@@ -76,7 +76,7 @@ def changed_column_of(table: LookupTable) -> pa.Field | None:
     Raises:
         OptionError: it has no such column.
     """
-    return _column(table, CHANGED_COLUMN) if CHANGED_COLUMN in table.options else None
+    return _column_of_option(table, CHANGED_COLUMN) if CHANGED_COLUMN in table.options else None
 
 
 def check_changed_column(connector: Connector) -> None:
@@ -90,21 +90,21 @@ def check_changed_column(connector: Connector) -> None:
     table = connector.table
     if CHANGED_COLUMN not in table.options:
         if CHECK_INTERVAL in table.options:
-            raise _wrong(
+            raise _wrong_option(
                 table,
                 f"{CHECK_INTERVAL!r} has no effect without {CHANGED_COLUMN!r}.",
                 "Name the column that grows with each change of a row, or leave it out.",
             )
         return
     if not isinstance(connector, ReportsChanges):
-        raise _wrong(
+        raise _wrong_option(
             table,
             f"{CHANGED_COLUMN!r} has no effect: connector {table.connector!r} cannot tell what has changed.",
             "Leave it out; 'lookup.partial-cache.expire-after-write' says how old a row may be.",
         )
     column = changed_column_of(table) if len(table.schema) else None
     if column is not None and not grows(column.type):
-        raise _wrong(
+        raise _wrong_option(
             table,
             f"{CHANGED_COLUMN!r} is {column.name!r}, which is {sql_type(column.type)}.",
             "Name a TIMESTAMP, TIMESTAMP_NTZ or DATE of the last change, or a number that counts changes.",
@@ -141,27 +141,29 @@ def versions_of(table: LookupTable) -> Versions | None:
     """
     if VALID_FROM not in table.options:
         if VALID_TO in table.options:
-            raise _wrong(table, f"{VALID_TO!r} needs {VALID_FROM!r}.", "Name the column with the beginning.")
+            raise _wrong_option(
+                table, f"{VALID_TO!r} needs {VALID_FROM!r}.", "Name the column with the beginning."
+            )
         return None
     if not len(table.schema):
         return None
-    since = _column(table, VALID_FROM)
-    until = _column(table, VALID_TO) if VALID_TO in table.options else None
+    since = _column_of_option(table, VALID_FROM)
+    until = _column_of_option(table, VALID_TO) if VALID_TO in table.options else None
     if not _is_ordered(since.type):
-        raise _wrong(
+        raise _wrong_option(
             table,
             f"{VALID_FROM!r} is {since.name!r}, which is {sql_type(since.type)}.",
             "Name a TIMESTAMP, TIMESTAMP_NTZ or DATE, or a number that grows with time.",
         )
     if until is not None and until.type != since.type:
-        raise _wrong(
+        raise _wrong_option(
             table,
             f"{VALID_FROM!r} {since.name!r} is {sql_type(since.type)}, and {VALID_TO!r} {until.name!r} is"
             f" {sql_type(until.type)}.",
             "Declare both with one type.",
         )
     if until is None and not set(table.primary_key) - {since.name}:
-        raise _wrong(
+        raise _wrong_option(
             table,
             f"{VALID_FROM!r} needs a PRIMARY KEY, which says which rows are versions of one.",
             f"Declare PRIMARY KEY (..., {since.name}) NOT ENFORCED, or name the end of a row by"
@@ -170,12 +172,12 @@ def versions_of(table: LookupTable) -> Versions | None:
     return Versions(since, until)
 
 
-def _column(table: LookupTable, key: str) -> pa.Field:
+def _column_of_option(table: LookupTable, key: str) -> pa.Field:
     name = table.options[key]
     alike = [field for field in table.schema if field.name.lower() == name.lower()]
     if not alike:
         tip = nearest(name, table.schema.names) or "Add it to the column list."
-        raise _wrong(table, f"{key!r} is {name!r}, which is no column of it.", tip)
+        raise _wrong_option(table, f"{key!r} is {name!r}, which is no column of it.", tip)
     return next((field for field in alike if field.name == name), alike[0])
 
 
@@ -184,5 +186,5 @@ def _is_ordered(kind: pa.DataType) -> bool:
     return bool(types.is_timestamp(kind) or types.is_date(kind) or numbers)
 
 
-def _wrong(table: LookupTable, message: str, tip: str) -> OptionError:
+def _wrong_option(table: LookupTable, message: str, tip: str) -> OptionError:
     return OptionError(Problem(f"table {table.name}: {message}", tip=tip))

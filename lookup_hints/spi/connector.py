@@ -198,9 +198,9 @@ class RowsAsTable(Connector):
         try:
             return pa.Table.from_pylist(rows, schema=schema)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            raise self._misfit(rows, schema) from None
+            raise self._misfitting_value(rows, schema) from None
 
-    def _misfit(self, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> ConnectorError:
+    def _misfitting_value(self, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> ConnectorError:
         for row, column in product(rows, schema):
             try:
                 pa.array([row.get(column.name)], column.type)
@@ -247,10 +247,10 @@ class SyncRowLookup(RowsAsTable, SyncLookup):
 
     def lookup(self, request: LookupRequest) -> Answer:
         """The rows of each key; a key that fails fails alone."""
-        asked = [(row, self._outcome(row)) for row in rows_of(request)]
+        asked = [(row, self._outcome_of_row(row)) for row in rows_of(request)]
         return outcomes_of(self, asked, request.schema)
 
-    def _outcome(self, request: RowRequest) -> Rows | Exception:
+    def _outcome_of_row(self, request: RowRequest) -> Rows | Exception:
         try:
             return self.lookup_row(request)
         except Exception as error:
@@ -297,9 +297,9 @@ class AsyncRowLookup(RowsAsTable, AsyncLookup):
 
         The engine does not call this: it calls ``alookup_row`` or ``row_starter``, bounded by `capacity`.
         """
-        return await self._each(request, self.alookup_row)
+        return await self._look_up_each(request, self.alookup_row)
 
-    async def _each(
+    async def _look_up_each(
         self, request: LookupRequest, alookup_row: Callable[[RowRequest], Awaitable[Rows]]
     ) -> Outcomes:
         """What ``alookup_row`` gives for each key of ``request``."""
@@ -506,7 +506,7 @@ def outcomes_of(
     try:
         table = _table_of(connector, found, schema)
     except Exception:
-        refused = _refused(connector, found, schema)
+        refused = _refused_rows(connector, found, schema)
         failures |= refused
         found = [(place, row) for place, row in found if place not in refused]
         table = _table_of(connector, found, schema)
@@ -531,7 +531,7 @@ def _check_rows(connector: RowsAsTable, request: RowRequest, rows: object) -> No
         )
 
 
-def _refused(
+def _refused_rows(
     connector: RowsAsTable, found: Sequence[tuple[int, tuple[RowRequest, Any]]], schema: pa.Schema
 ) -> Mapping[int, Exception]:
     """The keys whose rows cannot become a table, each with its error."""

@@ -45,7 +45,7 @@ _UNITS: dict[str, float] = {
 }
 
 
-def _duration(text: str, least: float = 1e-3) -> float:
+def _parse_duration(text: str, least: float = 1e-3) -> float:
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError("write a whole number and a unit, as in '10s', '500 ms', '3 min' or '1 h'")
@@ -68,7 +68,7 @@ _SIZE_UNITS: dict[str, int] = {
 }
 
 
-def _size(text: str) -> int:
+def _parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text)
     if match is None or match[2].lower() not in _SIZE_UNITS:
         raise ValueError("write a whole number and a unit, as in '256 mb', '64 kb' or '1 gb'")
@@ -78,7 +78,7 @@ def _size(text: str) -> int:
     return size
 
 
-def _boolean(text: str) -> bool:
+def _parse_boolean(text: str) -> bool:
     value = {"true": True, "false": False}.get(text.strip().lower())
     if value is None:
         raise ValueError("write true or false")
@@ -161,7 +161,7 @@ _TRIGGERS = {
 _WITHOUT_TIME = ("available-now", "once")
 
 
-def _trigger(text: str) -> Trigger:
+def _parse_trigger(text: str) -> Trigger:
     match = re.fullmatch(r"([a-z]+(?:[-_ ][a-z]+)?)\s*(.*)", text.strip().lower())
     kind = match[1].replace("_", "-").replace(" ", "-") if match else text
     if match is None or kind not in _TRIGGERS:
@@ -172,24 +172,24 @@ def _trigger(text: str) -> Trigger:
         return _TRIGGERS[kind], True
     if not match[2]:
         raise ValueError(f"{kind} needs a time, as in '{kind} 10s'")
-    seconds = _duration(match[2], 0.0 if kind == "processing-time" else 1e-3)
+    seconds = _parse_duration(match[2], 0.0 if kind == "processing-time" else 1e-3)
     return _TRIGGERS[kind], f"{round(seconds * 1000)} milliseconds"
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _parse_names(text: str) -> tuple[str, ...]:
     names = tuple(normal_value(name) for name in text.split(","))
     if "" in names:
         raise ValueError("write names separated by commas")
     return names
 
 
-def _text(text: str) -> str:
+def _parse_text(text: str) -> str:
     if not text.strip():
         raise ValueError("it must not be empty")
     return text
 
 
-def _label(text: str) -> str:
+def _parse_label(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._-]+", text):
         raise ValueError("write letters, digits, '-', '_' and '.'")
     return text
@@ -201,7 +201,7 @@ _HOW_FOLDER = (
 )
 
 
-def _folder(text: str) -> str:
+def _parse_folder(text: str) -> str:
     """An absolute path, or an address as pyarrow spells it."""
     address = urlsplit(text.strip())
     if address.scheme in ("", "file"):
@@ -228,23 +228,23 @@ def _time_of_day(text: str) -> time:
         raise ValueError("write a time of day, as in '10:15', '10:15Z' or '10:15+07:00'") from None
 
 
-BOOLEAN = OptionType("boolean", _boolean, ("true", "false"))
-DURATION = OptionType("duration", _duration)
-SIZE = OptionType("size", _size)
-DURATION_OR_ZERO = OptionType("duration", lambda text: _duration(text, 0.0))
+BOOLEAN = OptionType("boolean", _parse_boolean, ("true", "false"))
+DURATION = OptionType("duration", _parse_duration)
+SIZE = OptionType("size", _parse_size)
+DURATION_OR_ZERO = OptionType("duration", lambda text: _parse_duration(text, 0.0))
 TRIGGER = OptionType(
     "processing-time <duration> | available-now | once | real-time <duration> | continuous <duration>",
-    _trigger,
+    _parse_trigger,
     tuple(_TRIGGERS),
 )
 TIME_OF_DAY = OptionType("ISO time", _time_of_day)
-TEXT = OptionType("text", _text)
-LABEL = OptionType("name", _label)
-FILE = OptionType("file", _text)
+TEXT = OptionType("text", _parse_text)
+LABEL = OptionType("name", _parse_label)
+FILE = OptionType("file", _parse_text)
 """The path of a file on the machine that connects; `lookup.security.allowed-references` counts for it."""
-FOLDER = OptionType("folder", _folder)
+FOLDER = OptionType("folder", _parse_folder)
 """A folder that is written to: an absolute path, or an address that begins with ``s3://`` or the like."""
-NAMES = OptionType("names, comma-separated", _names)
+NAMES = OptionType("names, comma-separated", _parse_names)
 
 
 class Place(Enum):

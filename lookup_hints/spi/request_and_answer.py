@@ -63,7 +63,7 @@ class LookupTable:
         secrets: set[str] = set()
         resolved = {key: self.resolve(text, option=key, known=secrets) for key, text in self.options.items()}
         secrets |= {resolved[key] for key in hidden_keys(resolved, options)}
-        for key in _files(options) & resolved.keys():
+        for key in _file_options(options) & resolved.keys():
             self.check_file(resolved[key], option=key)
         return read_options(resolved, options, owner=f"table {self.name}"), secrets
 
@@ -96,7 +96,9 @@ class LookupTable:
         Called on the side that connects. A file that another one has replaced counts as changed; one that
         cannot be read is told apart from one that can. What files hold cannot be seen from the value.
         """
-        return tuple((key, self._file_now(key, key in _files(options))) for key in sorted(self.options))
+        return tuple(
+            (key, self._file_now(key, key in _file_options(options))) for key in sorted(self.options)
+        )
 
     def _file_now(self, key: str, names_file: bool) -> Hashable:
         text = self.options[key]
@@ -197,7 +199,7 @@ class LookupTable:
         later = {key for key, text in self.options.items() if has_reference(text)}
         known_now = tuple(option for option in options if option.key_in(Place.TABLE) not in later)
         read_options(self.options, known_now, owner=f"table {self.name}")
-        for key in _files(known_now) & self.options.keys():
+        for key in _file_options(known_now) & self.options.keys():
             self._policy_here.check_path(self.name, key, self.options[key])
 
 
@@ -210,7 +212,7 @@ def identity_of_file(path: str) -> Hashable:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _files(options: tuple[Option, ...]) -> set[str]:
+def _file_options(options: tuple[Option, ...]) -> set[str]:
     return {option.key_in(Place.TABLE) for option in options if option.type == FILE}
 
 
@@ -408,11 +410,11 @@ class Filter:
         >>> str(Filter("country", "IN", ("DE", "FR"))), str(Filter("id", "IS NULL"))
         ("country IN ('DE', 'FR')", 'id IS NULL')
         """
-        values = ", ".join(map(_shown, self.values))
+        values = ", ".join(map(_sql_value, self.values))
         return " ".join(filter(None, [self.column, self.op, f"({values})" if self.op == "IN" else values]))
 
 
-def _shown(value: FilterValue) -> str:
+def _sql_value(value: FilterValue) -> str:
     if isinstance(value, bool | int | Decimal):
         return str(value).upper()
     return f"'{value}'" if isinstance(value, str) else f"DATE '{value}'"

@@ -140,9 +140,11 @@ def resolve(
     def value_of(match: re.Match[str]) -> str:
         kind, name = match[1], match[2]
         try:
-            value = _read(kind, place_of(name) if kind == "file" else name, conf)
+            value = _read_reference(kind, place_of(name) if kind == "file" else name, conf)
         except (KeyError, OSError) as error:
-            raise OptionError(_unread(kind, name, option, table)) from (None if kind != "file" else error)
+            raise OptionError(_unreadable_reference(kind, name, option, table)) from (
+                None if kind != "file" else error
+            )
         known.add(value)
         return value
 
@@ -156,14 +158,14 @@ _TIPS = {
 }
 
 
-def _unread(kind: str, name: str, option: str, table: str) -> Problem:
+def _unreadable_reference(kind: str, name: str, option: str, table: str) -> Problem:
     """What to say of a reference that names nothing; the option last, as masks look behind its name."""
     what, where = f"the {REFERENCE_KINDS[kind]} {name!r}", f"on {socket.gethostname()}"
     why = f"Table {table}: {what} cannot be read {where}, for the option {option!r}."
     return Problem(why, tip=_TIPS.get(kind, "").format(name=name))
 
 
-def _read(kind: str, name: str, conf: Mapping[str, Secret]) -> str:
+def _read_reference(kind: str, name: str, conf: Mapping[str, Secret]) -> str:
     if kind == "env":
         return os.environ[name]
     if kind == "file":
@@ -180,7 +182,7 @@ def secret_parts(text: str, *, declared: bool = False) -> list[tuple[int, int]]:
     """
     if declared and not (_URL.fullmatch(text) or _REFERENCE.fullmatch(text)):
         return [(0, len(text))]
-    return _passwords(text)
+    return _password_places(text)
 
 
 def masked_text(text: str, *, declared: bool = False) -> str:
@@ -198,11 +200,13 @@ def masker(secrets: set[str]) -> Callable[[str], str]:
 
     They are found in capitals and small letters (a host's name is folded), and percent-encoded in any way.
     """
-    parts = {part.casefold() for secret in secrets for part in _forms(secret) if len(part) >= _SHORTEST}
+    parts = {
+        part.casefold() for secret in secrets for part in _forms_of_secret(secret) if len(part) >= _SHORTEST
+    }
     parts = {part for part in parts if len(part) >= _SHORTEST}
 
     def mask(message: str) -> str:
-        return masked_text(_masked(message, parts))
+        return masked_text(_mask_parts(message, parts))
 
     return mask
 
@@ -211,10 +215,12 @@ _SHORTEST = 3
 _PREFIXES = 16
 
 
-def _masked(message: str, parts: set[str]) -> str:
+def _mask_parts(message: str, parts: set[str]) -> str:
     """``message`` with a mask in the place of each of ``parts``, which are folded and decoded."""
-    folded, starts, ends = _folded(message)
-    places = sorted((starts[at], ends[at + len(part) - 1]) for part in parts for at in _found(part, folded))
+    folded, starts, ends = _fold_and_decode(message)
+    places = sorted(
+        (starts[at], ends[at + len(part) - 1]) for part in parts for at in _find_all(part, folded)
+    )
     out, at = [], 0
     for start, end in places:
         # Two may overlap: one secret can be a piece of another, or end as another begins.
@@ -223,14 +229,14 @@ def _masked(message: str, parts: set[str]) -> str:
     return "".join([*out, message[at:]])
 
 
-def _found(part: str, text: str) -> Iterator[int]:
+def _find_all(part: str, text: str) -> Iterator[int]:
     at = text.find(part)
     while at >= 0:
         yield at
         at = text.find(part, at + len(part))
 
 
-def _folded(message: str) -> tuple[str, list[int], list[int]]:
+def _fold_and_decode(message: str) -> tuple[str, list[int], list[int]]:
     """``message`` decoded and in small letters, and where each of these began and ended."""
     letters: list[str] = []
     starts: list[int] = []
@@ -249,7 +255,7 @@ def _folded(message: str) -> tuple[str, list[int], list[int]]:
     return "".join(letters), starts, ends
 
 
-def _passwords(text: str) -> list[tuple[int, int]]:
+def _password_places(text: str) -> list[tuple[int, int]]:
     """Where the values of passwords stand in ``text``, in order; those that are references are left out."""
     named = (match.span("value") for match in _NAMED_PASSWORD.finditer(text))
     return sorted(
@@ -271,22 +277,22 @@ def _url_passwords(text: str) -> Iterator[tuple[int, int]]:
                 yield user.end(), last_at
 
 
-def _forms(secret: str) -> set[str]:
+def _forms_of_secret(secret: str) -> set[str]:
     """A secret as drivers may print it: whole, its passwords, and each URL-encoded and decoded."""
-    passwords = {secret[start:end] for start, end in _passwords(secret)}
+    passwords = {secret[start:end] for start, end in _password_places(secret)}
     # Where an @ follows later, readers of URLs do not agree which one ends the password.
     passwords |= {
         password[: at.start()]
         for password in passwords
         for at in islice(re.finditer("@", password), _PREFIXES)
     }
-    wholes = {secret, *passwords, *map(_unquoted, passwords)}
+    wholes = {secret, *passwords, *map(_unquote_value, passwords)}
     encoded = {quote(whole, safe="") for whole in wholes} | {whole.replace(" ", "+") for whole in wholes}
     written = {form[1:-1] for whole in wholes for form in (repr(whole), json.dumps(whole))}
     return wholes | encoded | written | {unquote(whole) for whole in wholes}
 
 
-def _unquoted(value: str) -> str:
+def _unquote_value(value: str) -> str:
     is_quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "'\""
     return re.sub(r"\\(.)", r"\1", value[1:-1] if is_quoted else value, flags=re.DOTALL)
 
@@ -352,12 +358,12 @@ def _masked_alone(error: BaseException, mask: Mask) -> LookupHintsError:
         # A kind of the connector's own may hold more than its message, and is not known on the driver.
         kind = next(kind for kind in (AnswerError, LookupTimeout, ConnectorError) if isinstance(error, kind))
         return kind(mask(error.message), permanent=error.permanent, retry_after=error.retry_after)
-    return ConnectorError(mask(_told(error)))
+    return ConnectorError(mask(_describe_error(error)))
 
 
-def _told(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """Kind, text and place of a foreign error, and those of the errors of a group."""
     where = extract_tb(error.__traceback__)[-1:]
     place = "".join(f" (at {frame.filename}:{frame.lineno}, in {frame.name})" for frame in where)
-    members = "".join(f"; {_told(member)}" for member in getattr(error, "exceptions", ()))
+    members = "".join(f"; {_describe_error(member)}" for member in getattr(error, "exceptions", ()))
     return f"{type(error).__name__}: {error}{place}{members}"

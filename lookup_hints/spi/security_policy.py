@@ -61,9 +61,9 @@ class Policy:
 
     def __and__(self, other: Policy) -> Policy:
         return Policy(
-            _both(self.connectors, other.connectors),
-            _both(self.references, other.references),
-            _both(self.hosts, other.hosts),
+            _join_lists(self.connectors, other.connectors),
+            _join_lists(self.references, other.references),
+            _join_lists(self.hosts, other.hosts),
         )
 
     @property
@@ -82,8 +82,8 @@ class Policy:
         Raises:
             NotAllowed: it is not.
         """
-        if not _allow(self.connectors, lambda pattern: _matches_name(pattern.lower(), name.lower())):
-            raise _refusal(table, "connector", f"the connector {name!r}", CONNECTORS)
+        if not _all_allow(self.connectors, lambda pattern: _matches_name(pattern.lower(), name.lower())):
+            raise _not_allowed(table, "connector", f"the connector {name!r}", CONNECTORS)
 
     def check_code(self, table: str, option: str, name: str) -> None:
         """Refuse code that an option of a connector names; called before anything of it is loaded.
@@ -96,8 +96,8 @@ class Policy:
         Raises:
             NotAllowed: it is not allowed.
         """
-        if not _allow(self.connectors, lambda pattern: _matches_name(pattern, name)):
-            raise _refusal(table, option, f"the code {name!r}", CONNECTORS)
+        if not _all_allow(self.connectors, lambda pattern: _matches_name(pattern, name)):
+            raise _not_allowed(table, option, f"the code {name!r}", CONNECTORS)
 
     def check_reference(self, table: str, option: str, kind: str, name: str) -> None:
         """Refuse a reference (``env``, ``file`` or ``conf``) that is not allowed, as far as its text tells.
@@ -113,8 +113,8 @@ class Policy:
             allowed_kind, names = _reference_pattern(pattern)
             return allowed_kind == kind and _matches_name(names, name)
 
-        if not _allow(self.references, matches):
-            raise _refusal(table, option, f"the {REFERENCE_KINDS[kind]} {name!r}", REFERENCES)
+        if not _all_allow(self.references, matches):
+            raise _not_allowed(table, option, f"the {REFERENCE_KINDS[kind]} {name!r}", REFERENCES)
 
     def check_path(self, table: str, option: str, path: str) -> None:
         """Refuse a file that is not allowed, as far as the text of its path tells; reads nothing.
@@ -124,15 +124,15 @@ class Policy:
         """
         is_plain = path.startswith("/") and ".." not in PurePosixPath(path).parts and "\0" not in path
         if self.restricts_files and not is_plain:
-            raise _refusal(
+            raise _not_allowed(
                 table,
                 option,
                 f"the file {path!r}",
                 REFERENCES,
                 tip="Where files are restricted, write an absolute path without '..'.",
             )
-        if not _allow(self.references, lambda pattern: _matches_path(_reference_pattern(pattern), path)):
-            raise _refusal(table, option, f"the file {path!r}", REFERENCES)
+        if not _all_allow(self.references, lambda pattern: _matches_path(_reference_pattern(pattern), path)):
+            raise _not_allowed(table, option, f"the file {path!r}", REFERENCES)
 
     def checked_file(self, table: str, option: str, path: str) -> str:
         """Where the file ``path`` really is on this machine, once that is allowed too: links are followed.
@@ -149,8 +149,10 @@ class Policy:
             kind, names = _reference_pattern(pattern)
             return _matches_path((kind, _with_real_start(names)), real)
 
-        if not _allow(self.references, matches):
-            raise _refusal(table, option, f"the file {path!r}, which is a link to another place,", REFERENCES)
+        if not _all_allow(self.references, matches):
+            raise _not_allowed(
+                table, option, f"the file {path!r}, which is a link to another place,", REFERENCES
+            )
         return real
 
     def check_host(self, table: str, option: str, host: str, port: int | None) -> None:
@@ -166,10 +168,10 @@ class Policy:
             NotAllowed: it is not.
         """
         spelled = _normal_host(host)
-        if not _allow(self.hosts, lambda pattern: _matches_host(_host_pattern(pattern), spelled, port)):
+        if not _all_allow(self.hosts, lambda pattern: _matches_host(_host_pattern(pattern), spelled, port)):
             shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
             place = shown if port is None or host.startswith("/") else f"{shown}:{port}"
-            raise _refusal(table, option, f"the host {place!r}", HOSTS)
+            raise _not_allowed(table, option, f"the host {place!r}", HOSTS)
 
 
 def read_policy(*places: Mapping[str, str]) -> Policy:
@@ -187,7 +189,9 @@ def read_policy(*places: Mapping[str, str]) -> Policy:
                 raise OptionError(
                     Problem(f"There is no security switch {key!r}.", tip=nearest(key, SWITCHES))
                 )
-        connectors, references, hosts = ((_listed(place[key]),) if key in place else () for key in SWITCHES)
+        connectors, references, hosts = (
+            (_parse_patterns(place[key]),) if key in place else () for key in SWITCHES
+        )
         try:
             policy &= Policy(connectors, references, hosts)
         except ValueError as error:
@@ -229,20 +233,20 @@ def _policy_of_variables(variables: tuple[tuple[str, str], ...]) -> Policy:
     return read_policy({switch_of[name]: value for name, value in variables})
 
 
-def _listed(text: str) -> Patterns:
+def _parse_patterns(text: str) -> Patterns:
     listed = tuple(each.strip() for each in text.split(",") if each.strip())
     return () if listed == ("none",) else listed
 
 
-def _both(some: tuple[Patterns, ...], others: tuple[Patterns, ...]) -> tuple[Patterns, ...]:
+def _join_lists(some: tuple[Patterns, ...], others: tuple[Patterns, ...]) -> tuple[Patterns, ...]:
     return tuple(dict.fromkeys((*some, *others)))
 
 
-def _allow(lists: Iterable[Patterns], matches: Callable[[str], bool]) -> bool:
+def _all_allow(lists: Iterable[Patterns], matches: Callable[[str], bool]) -> bool:
     return all(any(map(matches, patterns)) for patterns in lists)
 
 
-def _refusal(table: str, option: str, what: str, switch: str, tip: str = "") -> NotAllowed:
+def _not_allowed(table: str, option: str, what: str, switch: str, tip: str = "") -> NotAllowed:
     ask = f"Ask the administrator to allow it in '{switch}' ({variable_of(switch)})."
     where = f"table {table}" if option == "connector" else f"table {table} (option {option!r})"
     return NotAllowed(Problem(f"{where}: {what} is not allowed here.", tip=f"{tip} {ask}".strip()))
@@ -252,16 +256,18 @@ def _refusal(table: str, option: str, what: str, switch: str, tip: str = "") -> 
 
 
 def _matches_name(pattern: str, name: str) -> bool:
-    return _regex(pattern, star=".*").fullmatch(name) is not None
+    return _compile_pattern(pattern, star=".*").fullmatch(name) is not None
 
 
 def _matches_path(pattern: tuple[str, str], path: str) -> bool:
     kind, names = pattern
-    return kind == "file" and (names == "**" or _regex(names, star="[^/]*").fullmatch(path) is not None)
+    return kind == "file" and (
+        names == "**" or _compile_pattern(names, star="[^/]*").fullmatch(path) is not None
+    )
 
 
 @lru_cache(maxsize=256)
-def _regex(pattern: str, star: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str, star: str) -> re.Pattern[str]:
     """``*`` is ``star``; ``**`` is any text; all else is itself."""
     meaning = {"**": ".*", "*": star}
     parts = re.split(r"(\*\*|\*)", pattern)

@@ -138,7 +138,11 @@ def check_sink(
     if sink.needs_checkpoint and settings.checkpoint is None:
         has_root = bool(settings.name is None and spark.conf.get(ROOT, None))
         raise QueryError(no_checkpoint(insert, has_root=has_root))
-    if sink.keeps_files and settings.checkpoint is not None and _is_new(settings.checkpoint, spark):
+    if (
+        sink.keeps_files
+        and settings.checkpoint is not None
+        and _is_new_checkpoint(settings.checkpoint, spark)
+    ):
         _refuse_used_files(insert, sink, settings.checkpoint, run_sql)
 
 
@@ -154,7 +158,7 @@ def no_checkpoint(insert: StreamInsert, *, has_root: bool) -> Problem:
     )
 
 
-def _is_new(checkpoint: str, spark: Any) -> bool:
+def _is_new_checkpoint(checkpoint: str, spark: Any) -> bool:
     """Whether no query has planned a batch with this checkpoint."""
     offsets = f"{checkpoint.rstrip('/')}/offsets"
     try:
@@ -241,7 +245,7 @@ def shaped(insert: StreamInsert, sink: Sink, frame: DataFrame) -> DataFrame:
     from pyspark.sql.functions import expr
 
     numbered = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
-    given = _given_names(insert, sink, frame.columns)
+    given = _target_columns(insert, sink, frame.columns)
     values = [
         numbered[f"c{given.index(column.name.lower())}"]
         if column.name.lower() in given
@@ -256,7 +260,7 @@ def shaped(insert: StreamInsert, sink: Sink, frame: DataFrame) -> DataFrame:
     )
 
 
-def _given_names(insert: StreamInsert, sink: Sink, query_columns: Sequence[str]) -> list[str]:
+def _target_columns(insert: StreamInsert, sink: Sink, query_columns: Sequence[str]) -> list[str]:
     """The column of the sink that each column of the query goes to, in lower case."""
     assert sink.columns is not None
     if insert.by_name:

@@ -138,10 +138,10 @@ class Streams:
         sink = find_sink(insert, prepared.run_sql, self._spark.catalog.tableExists)
         settings = stream_settings(written, self._spark_conf, keeps_rows=sink.needs_checkpoint)
         if not prepared.frame.isStreaming:
-            raise _no_stream()
+            raise _no_stream_error()
         if prepared.has_lookups and settings.trigger is not None and settings.trigger[0] == "continuous":
-            raise _no_continuous(insert)
-        self._refuse_second(insert, sink, settings)
+            raise _continuous_error(insert)
+        self._refuse_shared_checkpoint(insert, sink, settings)
         check_sink(insert, sink, settings, prepared.run_sql, self._spark)
         check_columns(insert, sink, prepared.query, prepared.frame, prepared.run_sql)
         start = starter(sink, settings, shaped(insert, sink, prepared.frame))
@@ -163,7 +163,7 @@ class Streams:
     def _spark_conf(self, key: str) -> str | None:
         return self._spark.conf.get(key, None)
 
-    def _refuse_second(self, insert: StreamInsert, sink: Sink, settings: StreamSettings) -> None:
+    def _refuse_shared_checkpoint(self, insert: StreamInsert, sink: Sink, settings: StreamSettings) -> None:
         """Two queries share neither a checkpoint nor the files that they write."""
         for other in self._started:
             status = other.supervised.status
@@ -208,7 +208,7 @@ def _one_line_text(insert: StreamInsert) -> str:
     return " ".join(insert.text.rstrip("; \n").split())
 
 
-def _no_stream() -> QueryError:
+def _no_stream_error() -> QueryError:
     return QueryError(
         Problem(
             "No stream is read here, and Spark reads a path after STREAM as it is now.",
@@ -218,7 +218,7 @@ def _no_stream() -> QueryError:
     )
 
 
-def _no_continuous(insert: StreamInsert) -> QueryError:
+def _continuous_error(insert: StreamInsert) -> QueryError:
     return QueryError(
         Problem(
             "Continuous processing takes no lookup joins: it knows rows, and neither batches nor generators.",

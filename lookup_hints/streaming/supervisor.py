@@ -148,7 +148,7 @@ class Supervisor:
         called = name or getattr(query, "name", None) or str(query.id)
         supervised = Supervised(called, strategy, failover, self, start, query)
         with self._changed:
-            if failover == FULL and not self._restarting_with(supervised):
+            if failover == FULL and not self._queries_to_restart(supervised):
                 self._script_failures = Failures()  # of another script
             self._queries.append(supervised)
             self._watch_query(supervised)
@@ -217,7 +217,7 @@ class Supervisor:
         if event is not None and event.number is None:
             self._stop_query(event.query)
         elif event is not None and event.number == event.query._run_number:
-            self._take_end(event.query, event.error)
+            self._handle_end(event.query, event.error)
         for query in self._due_restarts():
             self._start_again(query)
 
@@ -249,13 +249,13 @@ class Supervisor:
         now = time.monotonic()
         return [query for query in self._waiting_queries() if query._failures.restart_at <= now]
 
-    def _take_end(self, query: Supervised, error: Exception | None) -> None:
+    def _handle_end(self, query: Supervised, error: Exception | None) -> None:
         if error is None:
             self._set_status(query, Status.FINISHED)
         else:
-            self._take_failure(query, error)
+            self._handle_failure(query, error)
 
-    def _take_failure(self, query: Supervised, error: Exception) -> None:
+    def _handle_failure(self, query: Supervised, error: Exception) -> None:
         is_full = query.failover == FULL
         known = self._script_failures if is_full else query._failures
         spread = random.uniform(-1, 1)  # noqa: S311 (no secret)
@@ -272,11 +272,11 @@ class Supervisor:
             return
         if is_full:
             self._script_failures = decision.failures
-        for other in self._restarting_with(query):
+        for other in self._queries_to_restart(query):
             why = cause if other is query else f"{query.name} failed: {cause}"
             self._plan_restart(other, decision.failures, Restart(why, decision.wait))
 
-    def _restarting_with(self, query: Supervised) -> list[Supervised]:
+    def _queries_to_restart(self, query: Supervised) -> list[Supervised]:
         if query.failover != FULL:
             return [query]
         return [other for other in self._queries if other.failover == FULL and not other.status.is_end]
@@ -305,7 +305,7 @@ class Supervisor:
                 query.error = error
                 self._set_status(query, Status.FAILED)
             else:
-                self._take_failure(query, error)
+                self._handle_failure(query, error)
             return
         if query.query.id != first:
             _log.warning("query %s has no checkpoint: it began from its first row again", query.name)

@@ -57,7 +57,7 @@ class LookupCatalog:
             NotAllowed: an administrator does not allow the connector, a reference, a file or a host.
             ConnectorError: the source was asked for its schema and failed.
         """
-        existing = self._in_place_of(ddl)
+        existing = self._existing_table(ddl)
         if existing is not None:
             return existing
         table = self.declared(ddl, conf)
@@ -65,7 +65,7 @@ class LookupCatalog:
             table = _with_discovered_schema(table, build_connector(table))
         build_connector(table)
         with self._lock:
-            existing = self._in_place_of(ddl)  # another thread may have been faster meanwhile
+            existing = self._existing_table(ddl)  # another thread may have been faster meanwhile
             if existing is not None:
                 return existing
             self._tables[ddl.name.lower()] = table
@@ -75,7 +75,7 @@ class LookupCatalog:
         """The table that ``ddl`` declares; it is not created, and no source is asked."""
         return declared_table(ddl, conf, self._policy)
 
-    def _in_place_of(self, ddl: CreateLookupTable) -> LookupTable | None:
+    def _existing_table(self, ddl: CreateLookupTable) -> LookupTable | None:
         """The table that is there already, where ``ddl`` leaves it at that."""
         existing = None if ddl.or_replace else self.find(ddl.name)
         if existing is not None and not ddl.if_not_exists:

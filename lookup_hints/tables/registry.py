@@ -78,7 +78,7 @@ def connector_class(name: str) -> type[Connector]:
         raise OptionError(Problem(f"Connector {name!r}: {target} is not a Connector class.", tip=_BASES))
     if not issubclass(loaded, SyncLookup | AsyncLookup):
         raise OptionError(Problem(f"Connector {name!r}: {target} has no lookup method.", tip=_BASES))
-    problems = [Problem(f"Connector {name!r}: {each}") for each in _mistakes_of(loaded)]
+    problems = [Problem(f"Connector {name!r}: {each}") for each in _mistakes_in_class(loaded)]
     if problems:
         raise OptionError(problems)
     return loaded
@@ -109,7 +109,7 @@ def _find_target(name: str) -> type[Connector] | str:
     return target
 
 
-def _mistakes_of(kind: type[Connector]) -> Iterator[str]:
+def _mistakes_in_class(kind: type[Connector]) -> Iterator[str]:
     """What is wrong with a class, as far as it shows before an instance is made."""
     for method in sorted(getattr(kind, "__abstractmethods__", ())):
         yield f"class {kind.__name__} has no method {method}(). {nearest(method, list(vars(kind)))}"

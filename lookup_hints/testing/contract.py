@@ -164,7 +164,7 @@ class ConnectorContract:
         keys = [*self.present, *self.absent]
         requests = [_make_request(table, [key]) for key in keys]
         answers = asyncio.run(_ask_async(connector, requests * 25, at_once=True))
-        found = [_by_key(_place_parts(parts, connector), parts[0][0]) for parts in answers]
+        found = [_count_by_key(_place_parts(parts, connector), parts[0][0]) for parts in answers]
         assert found == [[rows] for rows in self.found(table, keys)] * 25
 
     def test_a_cancelled_lookup_takes_no_answer_from_the_next(self, table: LookupTable) -> None:
@@ -173,7 +173,7 @@ class ConnectorContract:
             skip("the connector is asked one request at a time")
         first, second = (_make_request(table, [key]) for key in ([*self.present, *self.absent] * 2)[:2])
         alone = _found_by_each_ability(connector, second)[-1]
-        assert asyncio.run(_after_cancellations(connector, first, second)) == [alone] * 6
+        assert asyncio.run(_ask_after_cancellations(connector, first, second)) == [alone] * 6
 
     def test_keys_that_are_started_together_have_the_rows_and_errors_that_they_have_alone(
         self, table: LookupTable
@@ -318,7 +318,7 @@ def _make_request(table: LookupTable, keys: Sequence[Key], columns: Iterable[str
 def _found_by_each_ability(connector: Connector, request: LookupRequest, times: int = 1) -> list[Found]:
     """What each ability finds, this many times."""
     return [
-        _by_key(placed, request)
+        _count_by_key(placed, request)
         for answers in placed_answers(connector, [request] * times)
         for placed in answers
     ]
@@ -378,7 +378,7 @@ async def _ask_in_parts(connector: AsyncLookup, request: LookupRequest) -> Parts
     return list(zip(parts, await asyncio.gather(*map(answer, parts)), strict=True))
 
 
-async def _after_cancellations(
+async def _ask_after_cancellations(
     connector: AsyncLookup, cancelled: LookupRequest, request: LookupRequest
 ) -> list[Found]:
     """What is found after lookups that were cancelled, each a little later in its life."""
@@ -392,7 +392,7 @@ async def _after_cancellations(
             lookup.cancel()
             await asyncio.wait([lookup])
             placed = _place_parts(await _ask_in_parts(connector, request), connector)
-            found.append(_by_key(placed, request))
+            found.append(_count_by_key(placed, request))
     finally:
         await connector.aclose()
     return found
@@ -448,7 +448,7 @@ def settled(answer: Answer) -> Answer:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def _by_key(placed: Placed, request: LookupRequest) -> Found:
+def _count_by_key(placed: Placed, request: LookupRequest) -> Found:
     found: Found = [Counter() for _ in range(request.keys.num_rows)]
     for position, row in zip(placed.positions.to_pylist(), row_texts(placed.rows), strict=True):
         found[position][row] += 1

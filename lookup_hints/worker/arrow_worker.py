@@ -99,7 +99,7 @@ def look_up(
         watch = teller(spec.name.function)
         own = spec.over(opened.connector)
         memory = here.the(OpenCaches).task_cache(
-            own, identity, folder_of_executor(), _asking_anew(spec, identity)
+            own, identity, folder_of_executor(), _refresh_in_background(spec, identity)
         )
         task = _Task(own, opened, batches, watch, observer, _limiter_for(own, here), memory)
         try:
@@ -111,7 +111,7 @@ def look_up(
             observer.task_ended(counts)
 
 
-def _asking_anew(spec: LookupSpec, identity: str) -> Callable[[pa.Table], None] | None:
+def _refresh_in_background(spec: LookupSpec, identity: str) -> Callable[[pa.Table], None] | None:
     """Lets keys be asked for again beside the tasks, where rows that are too old may be used meanwhile."""
     cache, background = spec.settings.cache, process.this_process.the(Background)
     if cache is None or not cache.stale_while_revalidate:

@@ -96,13 +96,13 @@ class DeadLetterWriter:
         while self._pending:
             self._write_part()
         files = self._open_files()
-        with self._telling_where():
+        with self._naming_folder():
             files.publish()
 
     def _write_part(self) -> None:
         letters = list(self._some_letters())
         files = self._open_files()
-        with self._telling_where():
+        with self._naming_folder():
             files.write(letters)
 
     def _some_letters(self) -> Iterator[dict[str, Any]]:
@@ -136,12 +136,12 @@ class DeadLetterWriter:
             where = self._spec.settings.dead_letters
             assert where is not None
             self._spec.table.check_folder(where.folder, option="dead-letter.path")
-            with self._telling_where():
+            with self._naming_folder():
                 self._files = _TaskFiles(where, self._spec.name.function or "lookup")
         return self._files
 
     @contextmanager
-    def _telling_where(self) -> Iterator[None]:
+    def _naming_folder(self) -> Iterator[None]:
         """A block whose errors are told with the table, the folder and the machine."""
         where = self._spec.settings.dead_letters
         try:

@@ -171,7 +171,7 @@ def _check_connector(
     if all_fail:
         return
     is_broken = False
-    for check in _of_connector(connector, request):
+    for check in _checks_of_connector(connector, request):
         is_broken |= check.verdict == "fail" and check.name != "connections"
         yield check
     if not is_broken:
@@ -179,7 +179,7 @@ def _check_connector(
             yield _time_lookups(connector, by, request.timeout, given)
 
 
-def _of_connector(connector: Connector, request: HealthRequest) -> Iterator[HealthCheck]:
+def _checks_of_connector(connector: Connector, request: HealthRequest) -> Iterator[HealthCheck]:
     if not isinstance(connector, ReportsHealth):
         return
     checks, steps = connector.health(request), list(connector.STEPS)
@@ -245,7 +245,7 @@ def _check_endpoint(connector: Connector, endpoint: Endpoint, seconds: float) ->
         connect = partial(socket.create_connection, (host, port), seconds)
         line = call_with_timeout(connect, seconds + 0.5, "TCP")
     except OSError as error:
-        yield _failing("tcp", _no_line(error, where, seconds))
+        yield _failing("tcp", _no_connection(error, where, seconds))
         return
     with line:
         yield HealthCheck("tcp", "ok", f"{where} is open", seconds=(time.monotonic() - began,))
@@ -258,7 +258,7 @@ def _check_endpoint(connector: Connector, endpoint: Endpoint, seconds: float) ->
             yield _no_tls(error, where)
 
 
-def _no_line(error: Exception, where: str, seconds: float) -> str:
+def _no_connection(error: Exception, where: str, seconds: float) -> str:
     if isinstance(error, ConnectionRefusedError):
         return f"{where} is closed: nothing listens there"
     if isinstance(error, TimeoutError):
@@ -347,7 +347,7 @@ def _keys_to_ask(
     keys = None if sampled is None else sampled.select(list(by)).drop_null()
     if keys is not None and keys.num_rows:
         return keys, "keys of the table"
-    made_up = [_made_up(column.type) for column in schema]
+    made_up = [_make_up_value(column.type) for column in schema]
     if any(value is None for value in made_up):
         return None, ""
     return pa.table([[value] for value in made_up], schema=schema), _MADE_UP
@@ -365,7 +365,7 @@ def _sample_keys(connector: Connector, schema: pa.Schema) -> pa.Table | None:
     return pa.Table.from_batches(first, schema).slice(0, TIMED)
 
 
-def _made_up(kind: pa.DataType) -> object | None:
+def _make_up_value(kind: pa.DataType) -> object | None:
     """A value that few sources have."""
     if types.is_string(kind):
         return "lookup-hints-doctor"

@@ -36,20 +36,20 @@ _SQLITE_IS_TABLE = "SELECT count(*) FROM sqlite_master WHERE name = ? COLLATE NO
 def table_size(connection: dbapi.Connection, relation: str, driver: str) -> TableSize:
     """What the catalog says of ``relation``, a name as SQL writes it."""
     if driver == POSTGRES:
-        return _of_postgres(connection, relation)
+        return _size_in_postgres(connection, relation)
     if driver == DUCKDB:
-        return _of_duckdb(connection, relation)
+        return _size_in_duckdb(connection, relation)
     if driver == SQLITE:
-        return _of_sqlite(connection, relation)
+        return _size_in_sqlite(connection, relation)
     return TableSize(None, source=f"it is not known where {driver} keeps statistics")
 
 
-def _of_postgres(connection: dbapi.Connection, relation: str) -> TableSize:
+def _size_in_postgres(connection: dbapi.Connection, relation: str) -> TableSize:
     _query_row(connection, f"SET statement_timeout = '{SECONDS:g}s'")
     return size_of(_query_row(connection, SIZE, relation))
 
 
-def _of_duckdb(connection: dbapi.Connection, relation: str) -> TableSize:
+def _size_in_duckdb(connection: dbapi.Connection, relation: str) -> TableSize:
     schema, name = schema_and_name(relation, "duckdb")
     found = _query_row(connection, _DUCKDB_TABLES, name, schema)
     if not found:
@@ -62,7 +62,7 @@ def _of_duckdb(connection: dbapi.Connection, relation: str) -> TableSize:
     return TableSize(found["estimated_size"], source="duckdb_tables()", distinct=distinct)
 
 
-def _of_sqlite(connection: dbapi.Connection, relation: str) -> TableSize:
+def _size_in_sqlite(connection: dbapi.Connection, relation: str) -> TableSize:
     _, name = schema_and_name(relation, "sqlite")
     with suppress(*DRIVER_ERRORS):  # no statistics in this file
         if told := [(row["stat"], row["first"]) for row in _query_rows(connection, ANALYSED, name)]:

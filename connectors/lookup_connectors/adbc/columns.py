@@ -174,7 +174,7 @@ def read_column(column: pa.Array, plan: AdbcColumn) -> pa.Array:
     values = column.storage if isinstance(column, pa.ExtensionArray) else column
     if types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    return _from_rows(values, kind) if plan.source is None else _convert_values(values, kind)
+    return _from_sqlite_values(values, kind) if plan.source is None else _convert_values(values, kind)
 
 
 def _convert_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -185,7 +185,7 @@ def _convert_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return from_texts(values, kind)
 
 
-def _from_rows(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def _from_sqlite_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Values of SQLite, which stores what it is given."""
     if types.is_null(values.type):
         return values.cast(kind)

@@ -110,7 +110,7 @@ class AdbcServer:
             return
         begin = self.local.get(connection)
         if begin is None:
-            begin = self.local[connection] = _settings_lacked(connection)
+            begin = self.local[connection] = _missing_settings(connection)
         if begin:
             _run_script(connection, begin)
         try:
@@ -129,7 +129,7 @@ class AdbcServer:
         return explained(error, self.table.name, masker(set(self.secrets)))
 
 
-def _settings_lacked(connection: dbapi.Connection) -> str:
+def _missing_settings(connection: dbapi.Connection) -> str:
     """Statements that begin a transaction with our settings; none where the session has them already."""
     with connection.cursor() as cursor:
         cursor.execute(_CASTS_NOW)

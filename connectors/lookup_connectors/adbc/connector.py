@@ -280,7 +280,7 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
             for question in asked if keys.num_rows else ():
                 rows, marks = self._fetch_rows(connection, question, wanted, compared, request, room)
                 is_whole = order is not None or question.keys.num_rows == keys.num_rows
-                parts.append(rows if is_whole else _of_own_keys(rows, question))
+                parts.append(rows if is_whole else _drop_other_keys(rows, question))
                 positions += marks
         found = pa.concat_tables(parts)
         if order is None:
@@ -444,7 +444,7 @@ class _Room:
             raise AnswerTooLarge(message, keys=max(1, self._keys * self._limit // self._taken // 2))
 
 
-def _of_own_keys(rows: pa.Table, question: Question) -> pa.Table:
+def _drop_other_keys(rows: pa.Table, question: Question) -> pa.Table:
     """``rows`` without those of other keys: where 'a' equals 'A', two statements would give one row twice."""
     own = set(_rows_as_tuples(question.keys))
     found = _rows_as_tuples(rows.select(question.keys.column_names))

@@ -53,11 +53,11 @@ def find_library(driver: str, entry_point: str | None, table: str) -> Library:
     Raises:
         ConnectorError: it is not installed here, or names no driver.
     """
-    path = _path_in(driver, table) if is_module(driver) else driver
+    path = _path_of_library(driver, table) if is_module(driver) else driver
     return Library(path, entry_point or _ENTRY_POINTS.get(driver, ""))
 
 
-def _path_in(module: str, table: str) -> str:
+def _path_of_library(module: str, table: str) -> str:
     """The library that a Python package of a driver brings along."""
     try:
         package = importlib.import_module(module)

@@ -165,13 +165,13 @@ class AdbcStatements:
             condition = f"{compared[0]} = ANY({bound[0]})"
         else:
             condition = f"({', '.join(compared)}) IN (SELECT * FROM unnest({', '.join(bound)}))"  # noqa: S608
-        yield Question(f"{self._select_rows} WHERE {condition}", _as_lists(keys), keys)
+        yield Question(f"{self._select_rows} WHERE {condition}", _keys_as_lists(keys), keys)
 
     def _by_lists(self, keys: pa.Table) -> Iterator[Question]:
-        compared = ", ".join(_of_lists(plan, self.dialect) for plan in self.by)
+        compared = ", ".join(_compared_in_lists(plan, self.dialect) for plan in self.by)
         unnested = ", ".join(["unnest(?)"] * len(self.by))
         condition = f"({compared}) IN (SELECT {unnested})"
-        yield Question(f"{self._select_rows} WHERE {condition}", _as_lists(keys), keys)
+        yield Question(f"{self._select_rows} WHERE {condition}", _keys_as_lists(keys), keys)
 
     def _by_rows(self, keys: pa.Table) -> Iterator[Question]:
         """``CROSS JOIN`` fixes the order: SQLite searches for each key, and never reads the whole table."""
@@ -179,7 +179,7 @@ class AdbcStatements:
         found = f"{rows} WHERE {' AND '.join(self._key_equalities('found'))}"
         for part in _split_by_parameters(keys):
             asked = asked_keys(self._key_names, part.num_rows)
-            yield Question(f"{asked} {self._types_first} UNION ALL {found}", _as_row(part), part)
+            yield Question(f"{asked} {self._types_first} UNION ALL {found}", _keys_as_row(part), part)
 
     def _by_parameters(self, keys: pa.Table) -> Iterator[Question]:
         compared = [column(plan, self.dialect) for plan in self.by]
@@ -192,7 +192,7 @@ class AdbcStatements:
                     " AND ".join(f"{each} = {place()}" for each in compared) for _ in range(part.num_rows)
                 )
                 condition = " OR ".join(f"({each})" for each in one_key)
-            yield Question(f"{self._select_rows} WHERE {condition}", _as_row(part), part)
+            yield Question(f"{self._select_rows} WHERE {condition}", _keys_as_row(part), part)
 
     # By order.
 
@@ -218,7 +218,7 @@ class AdbcStatements:
             compared = partial(column, dialect=self.dialect, of="found.")
         else:
             asked = f"(SELECT {', '.join(f'unnest(?) AS {name}' for name in names)}) AS asked"
-            compared = partial(_of_lists, dialect=self.dialect, of="found.")
+            compared = partial(_compared_in_lists, dialect=self.dialect, of="found.")
         rows = found_rows(
             self._found_columns,
             f"{self.source} AS found",
@@ -228,7 +228,7 @@ class AdbcStatements:
             lambda name: compared(plans[name]),
         )
         sql = f"SELECT asked.position AS {MARK}, found.* FROM {asked} CROSS JOIN LATERAL ({rows}) AS found"  # noqa: S608  quoted
-        yield Question(sql, _as_lists(keys), keys)
+        yield Question(sql, _keys_as_lists(keys), keys)
 
     def _by_asof_join(
         self, keys: pa.Table, order: OrderCondition, plans: Mapping[str, AdbcColumn]
@@ -236,9 +236,9 @@ class AdbcStatements:
         """The nearest rows by DuckDB's own join, without the rows of other keys: it sorts all."""
         names = self._key_names
         bound = ", ".join(f"unnest(?) AS {name}" for name in (*names, "value", "position"))
-        own = ", ".join(_of_lists(plan, self.dialect) for plan in self.by)
+        own = ", ".join(_compared_in_lists(plan, self.dialect) for plan in self.by)
         rows = f"SELECT * FROM {self.source} WHERE ({own}) IN (SELECT {', '.join(names)} FROM asked)"  # noqa: S608  quoted
-        of_found = partial(_of_lists, dialect=self.dialect, of="found.")
+        of_found = partial(_compared_in_lists, dialect=self.dialect, of="found.")
         conditions = [f"{of_found(plan)} = asked.{name}" for plan, name in zip(self.by, names, strict=True)]
         conditions.append(f"asked.value {order.operator} {of_found(plans[order.column])}")
         sql = (
@@ -246,7 +246,7 @@ class AdbcStatements:
             f" SELECT asked.position AS {MARK}, {self._found_columns}"
             f" FROM asked ASOF JOIN ({rows}) AS found ON {' AND '.join(conditions)}"
         )
-        return Question(sql, _as_lists(keys), keys)
+        return Question(sql, _keys_as_lists(keys), keys)
 
     def _ordered_rows(
         self, keys: pa.Table, order: OrderCondition, plans: Mapping[str, AdbcColumn]
@@ -262,7 +262,7 @@ class AdbcStatements:
         selected = f"SELECT asked.position, {self._found_columns} {rows}"
         for part in _split_by_parameters(keys):
             asked = asked_keys(names, part.num_rows, is_distinct=False)
-            yield Question(f"{asked} {self._types_first} UNION ALL {selected}", _as_row(part), part)
+            yield Question(f"{asked} {self._types_first} UNION ALL {selected}", _keys_as_row(part), part)
 
     # Parts of statements.
 
@@ -328,7 +328,7 @@ def _bound_arrays(by: Sequence[AdbcColumn]) -> list[str]:
     ]
 
 
-def _of_lists(plan: AdbcColumn, dialect: str, of: str = "") -> str:
+def _compared_in_lists(plan: AdbcColumn, dialect: str, of: str = "") -> str:
     """What is compared with a value of a list."""
     # A UUID reaches Arrow as a text, and does not compare with one. What is a text already is not cast.
     compared = column(replace(plan, as_text=bool(types.is_string(plan.field.type))), dialect, of)
@@ -357,18 +357,18 @@ def _split_by_parameters(keys: pa.Table) -> Iterator[pa.Table]:
     return (keys.slice(start, size) for start in range(0, keys.num_rows, size))
 
 
-def _as_lists(keys: pa.Table) -> pa.RecordBatch:
+def _keys_as_lists(keys: pa.Table) -> pa.RecordBatch:
     """One row: of each key column the list of its values."""
-    lists = [_one_list(key.combine_chunks()) for key in keys.columns]
+    lists = [_wrap_in_list(key.combine_chunks()) for key in keys.columns]
     return pa.RecordBatch.from_arrays(lists, names=_numbers_as_text(len(lists)))
 
 
-def _one_list(values: pa.Array | pa.ChunkedArray) -> pa.ListArray:
+def _wrap_in_list(values: pa.Array | pa.ChunkedArray) -> pa.ListArray:
     whole = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
     return pa.ListArray.from_arrays(pa.array([0, len(whole)], pa.int32()), whole)
 
 
-def _as_row(keys: pa.Table) -> pa.RecordBatch:
+def _keys_as_row(keys: pa.Table) -> pa.RecordBatch:
     """One row: the values of the first key, of the second, and so on."""
     columns = [column.to_pylist() for column in keys.columns]
     kinds = keys.schema.types * keys.num_rows

@@ -111,7 +111,7 @@ def _check_file(table: LookupTable, uri: str | None, *, needed: bool) -> None:
         if needed:
             raise wrong(table, "uri", "write the path of the database file")
         return
-    if table.restricts_hosts and _is_elsewhere(uri):
+    if table.restricts_hosts and _is_remote_path(uri):
         raise wrong(table, "uri", "write the path of a file, as hosts are restricted")
     table.check_file(uri, option="uri")
     if uri.startswith("file:"):
@@ -173,13 +173,13 @@ def _duckdb_options(table: LookupTable, path: str | None, told: dict[str, str]) 
         told = {**told, "enable_external_access": "false"}
     if path is None or path == ":memory:":
         return told
-    if _is_elsewhere(path):
+    if _is_remote_path(path):
         return {**told, "path": path}
     check_file_exists(table, path)
     return {"access_mode": "READ_ONLY", **told, "path": path}
 
 
-def _is_elsewhere(path: str) -> bool:
+def _is_remote_path(path: str) -> bool:
     return "://" in path or path.startswith("md:")
 
 
@@ -201,7 +201,7 @@ def file_of(table: LookupTable) -> str:
     with suppress(OptionError, ValueError):
         uri = resolved(table, "uri")
         if table.options.get("driver") in (SQLITE, DUCKDB):
-            return "" if _is_elsewhere(uri) or uri.startswith(("file:", ":")) else uri
+            return "" if _is_remote_path(uri) or uri.startswith(("file:", ":")) else uri
     return ""
 
 

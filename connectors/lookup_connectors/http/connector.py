@@ -157,7 +157,7 @@ class HttpConnector(
                 parts = [live.rows(keys, first, request, lease) for keys, first in asked]
                 rows = self._table(request, await self._all(parts))
                 return Outcomes(rows, failures=failures) if failures else rows
-            return await self._each(request, lambda row: live.row_under(row, lease))
+            return await self._look_up_each(request, lambda row: live.row_under(row, lease))
 
     async def _all(self, parts: Sequence[Coroutine[Any, Any, _T]]) -> list[_T]:
         """What all ``parts`` return; where one fails, none is left running."""

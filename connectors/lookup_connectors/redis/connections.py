@@ -129,7 +129,11 @@ class RedisEndpoint:
     def of(cls, table: LookupTable) -> RedisEndpoint:
         """The server that the options of ``table`` name, on the machine that connects."""
         options, _ = table.read(OPTIONS)
-        where = _from_url(table.name, options["url"]) if options["url"] else _from_parts(options)
+        where = (
+            _arguments_from_url(table.name, options["url"])
+            if options["url"]
+            else _arguments_from_parts(options)
+        )
         is_tls = where.pop("ssl", False)
         if not is_tls and any(options[key] for key in ("tls-ca", "tls-cert")):
             raise _permanent_error(
@@ -170,17 +174,17 @@ class RedisEndpoint:
         """
         if self.is_cluster:
             with self.failures_explained():
-                return redis.RedisCluster(**self._in_cluster)
+                return redis.RedisCluster(**self._cluster_arguments)
         return redis.Redis(**self.settings, retry=Retry(NoBackoff(), 0))
 
     def async_client(self) -> Any:
         """A client for many callers at once."""
         if self.is_cluster:
-            return redis.asyncio.RedisCluster(**self._in_cluster)
+            return redis.asyncio.RedisCluster(**self._cluster_arguments)
         return redis.asyncio.Redis(**self.settings, retry=AsyncRetry(NoBackoff(), 0))
 
     @property
-    def _in_cluster(self) -> dict[str, Any]:
+    def _cluster_arguments(self) -> dict[str, Any]:
         settings = {name: value for name, value in self.settings.items() if name != "db"}
         return {**settings, "address_remap": self._checked_node}
 
@@ -247,7 +251,7 @@ def origin_of(table: LookupTable) -> str:
     with suppress(OptionError, ConnectorError, ValueError):
         url = resolved(table, "url")
         if url:
-            where = _from_url(table.name, url)
+            where = _arguments_from_url(table.name, url)
         else:
             where = {key: resolved(table, key) for key in ("host", "port", "username")}
         host = f"[{where['host']}]" if ":" in where["host"] else where["host"]
@@ -265,7 +269,7 @@ def _check_plain_url(table: LookupTable) -> None:
         text = f"table {table.name}: 'url' must begin with redis:// or rediss://."
         raise OptionError(Problem(text, tip=_OTHER_SCHEMES.get(scheme, "")))
     try:
-        _from_url(table.name, url)
+        _arguments_from_url(table.name, url)
     except ConnectorError as error:
         raise OptionError(Problem(str(error))) from None
 
@@ -274,13 +278,13 @@ def _check_plain_host(table: LookupTable) -> None:
     """Refuse, on the driver, a host that is not allowed and that no reference hides."""
     url, host, port = (table.options.get(key, "") for key in ("url", "host", "port"))
     if url and not has_reference(url):
-        where = _from_url(table.name, url)
+        where = _arguments_from_url(table.name, url)
         table.check_host(where["host"], where["port"], option="url")
     elif host and not has_reference(host) and not has_reference(port):
         table.check_host(host, int(port or 6379), option="host")
 
 
-def _from_url(table: str, url: str) -> dict[str, Any]:
+def _arguments_from_url(table: str, url: str) -> dict[str, Any]:
     """What ``url`` says, as arguments of redis-py; nothing of it is passed over."""
     wrong = partial(_permanent_error, table)
     try:
@@ -317,7 +321,7 @@ def _from_url(table: str, url: str) -> dict[str, Any]:
     }
 
 
-def _from_parts(options: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments_from_parts(options: Mapping[str, Any]) -> dict[str, Any]:
     names = {"host": "host", "port": "port", "database": "db", "tls": "ssl"}
     given = {own: options[key] for key, own in names.items()}
     return {**given, "username": options["username"], "password": options["password"]}

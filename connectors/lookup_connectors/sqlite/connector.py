@@ -102,7 +102,7 @@ class _RowNumbers:
     last: int
 
 
-def _url_in(path: str) -> str | None:
+def _refused_url(path: str) -> str | None:
     """What to say of a URL in place of a path: its parameters would mean nothing."""
     is_url = re.match(r"(file|sqlite\w*|jdbc):", path, re.IGNORECASE) is not None
     return (
@@ -131,7 +131,7 @@ class SqliteConnector(
         return {**self.__dict__, "_connection": None}
 
     def check(self) -> None:
-        if (text := _url_in(self.table.options.get("path", ""))) is not None:
+        if (text := _refused_url(self.table.options.get("path", ""))) is not None:
             raise OptionError(Problem(f"table {self.table.name}: {text}"))
 
     def key_columns(self) -> frozenset[str]:
@@ -352,7 +352,7 @@ class SqliteConnector(
         return self.table.options.get("table-name", self.table.name)
 
     def _open_file(self, options: dict[str, Any]) -> sqlite3.Connection:
-        if (text := _url_in(options["path"])) is not None:
+        if (text := _refused_url(options["path"])) is not None:
             raise self._table_error(text, permanent=True)
         path = Path(options["path"]).absolute()
         check_file_exists(self.table, path)

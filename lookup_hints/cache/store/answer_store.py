@@ -129,7 +129,7 @@ class Store:
                 if not self._ages.allow_all(segment, now):
                     valid = self._ages.valid(segment.content, entries, now)
                     if past is not None:
-                        self._add_past(valid, past, segment.content, entries, positions, now)
+                        self._mark_past_versions(valid, past, segment.content, entries, positions, now)
                 is_refreshing = ~valid & self._ages.within(
                     self._ages.refreshing, segment.content, entries, now
                 )
@@ -150,7 +150,7 @@ class Store:
             _with_positions(found), nowhere, _with_positions(refreshing), _with_positions(fallback)
         )
 
-    def _add_past(
+    def _mark_past_versions(
         self,
         valid: Chosen,
         past: Past,
@@ -219,7 +219,7 @@ class Store:
             self._folder.sweep()
             self._refresh_segments()
             self._drop_expired()
-            self._give_a_second_chance()
+            self._rescue_used_entries()
             self._merge_segments()
 
     def _drop_expired(self) -> None:
@@ -232,7 +232,7 @@ class Store:
             self._unreadable.clear()
             self._refresh_segments()
 
-    def _give_a_second_chance(self) -> None:
+    def _rescue_used_entries(self) -> None:
         """Where the limits are near, keep of the oldest answers those that were used, if they are fewer."""
         if self._folder.limits.part(_FULL).allow(self.rows, self.nbytes):
             return

@@ -102,7 +102,7 @@ class FullTable:
         is_missing = np.ones(len(hashes), np.bool_) if allow is None else allow(hashes)
         order, found = in_order(hashes)[0], []
         order = order[is_missing[order]]
-        for segment, asked in zip(self._segments, self._by_segment(hashes, order), strict=True):
+        for segment, asked in zip(self._segments, self._split_by_segment(hashes, order), strict=True):
             matches = segment.find(hashes, asked, to_compare)
             counts = segment.content.counts[matches.entries]
             is_missing[matches.asked[matches.is_same | (counts == 0)]] = False
@@ -114,7 +114,7 @@ class FullTable:
             pa.array(np.flatnonzero(is_missing), pa.int32()),
         )
 
-    def _by_segment(self, hashes: Hashes, order: Positions) -> Sequence[Positions]:
+    def _split_by_segment(self, hashes: Hashes, order: Positions) -> Sequence[Positions]:
         """``order`` in the part of each segment; it is that of the hashes."""
         if not self._segments:
             return []
@@ -137,7 +137,7 @@ def write(
         OSError: they cannot be written.
     """
     written, nbytes = [], 0
-    for first, rows in _in_ranges(folder, _with_keys(batches, keys), keys, limits):
+    for first, rows in _split_by_hash(folder, _drop_null_keys(batches, keys), keys, limits):
         segment = Encoded(content_of_rows(rows, keys))
         nbytes += segment.size
         written.append(rows.num_rows)
@@ -152,7 +152,7 @@ def _check_size(limits: StoreLimits, rows: int, nbytes: int) -> None:
         raise TooLarge("the table takes more room than the limits of its cache give it")
 
 
-def _with_keys(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pa.Table]:
+def _drop_null_keys(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pa.Table]:
     for batch in batches:
         rows = pa.Table.from_batches([batch])
         for name in keys:
@@ -162,7 +162,7 @@ def _with_keys(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterat
             yield rows
 
 
-def _in_ranges(
+def _split_by_hash(
     folder: Path, tables: Iterable[pa.Table], keys: Sequence[str], limits: StoreLimits
 ) -> Iterator[tuple[int, pa.Table]]:
     """The rows by neighbouring ranges of their hashes, each with the first of its ranges."""

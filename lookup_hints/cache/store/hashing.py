@@ -83,16 +83,16 @@ def in_order(hashes: Hashes) -> tuple[Positions, Hashes]:
     if not descents:
         return np.arange(len(hashes)), hashes
     if descents < len(hashes) // _LONG_RUN:
-        return _sorted_whole(hashes)
+        return _sort_hashes(hashes)
     position_bits = np.uint64((1 << len(hashes).bit_length()) - 1)
     numbers = (hashes & ~position_bits) | np.arange(len(hashes), dtype=np.uint64)
     numbers.sort()
     order = (numbers & position_bits).astype(np.int64)
     ordered = hashes[order]
-    return (order, ordered) if (ordered[1:] >= ordered[:-1]).all() else _sorted_whole(hashes)
+    return (order, ordered) if (ordered[1:] >= ordered[:-1]).all() else _sort_hashes(hashes)
 
 
-def _sorted_whole(hashes: Hashes) -> tuple[Positions, Hashes]:
+def _sort_hashes(hashes: Hashes) -> tuple[Positions, Hashes]:
     order = np.argsort(hashes, kind="stable")
     return order, hashes[order]
 
@@ -144,7 +144,7 @@ def _hashes_of_texts(column: pa.Array) -> Hashes:
     ends = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4).astype(np.int64)
     starts, lengths = ends[:-1], np.diff(ends)
     hashes = _mix_bits(lengths.astype(np.uint64))
-    words = _words_from_each_byte(data, int(starts[0]) if len(starts) else 0, int(ends[-1]))
+    words = _words_at_each_byte(data, int(starts[0]) if len(starts) else 0, int(ends[-1]))
     starts = starts - (starts[0] if len(starts) else 0)
     shortest, longest = (int(lengths.min()), int(lengths.max())) if len(lengths) else (0, 0)
     among: slice | Positions = slice(None)
@@ -163,7 +163,7 @@ def _texts_beyond(lengths: Positions, among: slice | Positions, place: int) -> P
     return np.flatnonzero(lengths > place) if isinstance(among, slice) else among[lengths[among] > place]
 
 
-def _words_from_each_byte(data: pa.Buffer | None, start: int, end: int) -> Hashes:
+def _words_at_each_byte(data: pa.Buffer | None, start: int, end: int) -> Hashes:
     """For each byte of ``data`` the eight that begin there; behind the end are zeros."""
     padded = np.zeros(end - start + _WORD, np.uint8)
     if data is not None and end > start:

@@ -306,7 +306,7 @@ class Checks:
             self._invalidate_keys(None if since is None or has_fallen else keys, ended)
         seen = () if has_fallen else state.seen
         if latest is not None:
-            seen = (*self._of_use(seen, began), (ended, latest))
+            seen = (*self._values_still_needed(seen, began), (ended, latest))
         return _State(began, began=began, seen=seen)
 
     def _changed_since(self, state: _State) -> int | None:
@@ -321,7 +321,9 @@ class Checks:
             bounds.append(state.seen[-1][1] - math.ceil(_LOOK_BACK * self._interval / self._step) - 1)
         return max(bounds, default=None)
 
-    def _of_use(self, seen: tuple[tuple[float, int], ...], began: float) -> tuple[tuple[float, int], ...]:
+    def _values_still_needed(
+        self, seen: tuple[tuple[float, int], ...], began: float
+    ) -> tuple[tuple[float, int], ...]:
         """Those of ``seen`` that the next check may look back to, where the last one ``began`` then."""
         settled = [each for each in seen if each[0] <= began - _LOOK_BACK * self._interval]
         return (*settled[-1:], *seen[len(settled) :])

@@ -182,7 +182,9 @@ def content_of(learned: Sequence[Answers]) -> Content:
     known = counts > 0
     known[missing] = True
     is_exact = hash_is_exact(asked.schema)
-    keyed_by = () if is_exact or not is_one_value(counts) else _columns_of(keys, asked.schema, rows)
+    keyed_by = (
+        () if is_exact or not is_one_value(counts) else _columns_equal_to_keys(keys, asked.schema, rows)
+    )
     everything = Content(
         hashes_of(keys),
         _starts_of(counts),
@@ -197,7 +199,7 @@ def content_of(learned: Sequence[Answers]) -> Content:
     return _with_rows_in_order(content) if content.has_rows_of_no_entry else content
 
 
-def _columns_of(keys: pa.RecordBatch, schema: pa.Schema, rows: pa.RecordBatch) -> tuple[str, ...]:
+def _columns_equal_to_keys(keys: pa.RecordBatch, schema: pa.Schema, rows: pa.RecordBatch) -> tuple[str, ...]:
     """The columns of ``rows`` that hold the same ``keys``, one in each row; none where they are others.
 
     A source may find a row by a key that is not the same to us, as where it compares texts in any case.

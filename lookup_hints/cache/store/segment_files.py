@@ -211,7 +211,7 @@ def _decode_segment(file: pa.Buffer, used: Path | None) -> Segment:
         for name, kind in _NUMBERS.items()
     }
     keys = pa.RecordBatch.from_arrays([*columns.values()], names=[*columns]) if columns else None
-    notes = np.zeros(0, np.uint32) if used is None else _opened_used(used, len(hashes))
+    notes = np.zeros(0, np.uint32) if used is None else _map_used_counts(used, len(hashes))
     keyed_by = tuple(json.loads(values[_KEYED_BY.encode()]))
     content = Content(
         hashes, **numbers, used=notes, keys=keys, rows=_read_stream(body.slice(behind)), keyed_by=keyed_by
@@ -224,7 +224,7 @@ def _read_stream(stream: pa.Buffer) -> pa.RecordBatch:
         return reader.read_next_batch()
 
 
-def _opened_used(path: Path, entries: int) -> npt.NDArray[np.uint32]:
+def _map_used_counts(path: Path, entries: int) -> npt.NDArray[np.uint32]:
     if path.stat().st_size != 4 * entries:
         raise NotASegment("what is noted of its use is cut off")
     return np.memmap(path, np.uint32, "r+", shape=(entries,))
@@ -324,7 +324,7 @@ class Folder:
         """
         with (
             self._temporary_file(segment.write) as file,
-            self._temporary_file(_all_of(used)) as notes,
+            self._temporary_file(_writer_of_bytes(used)) as notes,
             locked(self.path / "write.lock"),
         ):
             filed = self.filed()
@@ -353,7 +353,7 @@ class Folder:
 
     def put(self, name: str, data: bytes, instead_of: Iterable[str]) -> None:
         """Write a file that is no segment, in the place of others."""
-        with self._temporary_file(_all_of(data)) as file, locked(self.path / "write.lock"):
+        with self._temporary_file(_writer_of_bytes(data)) as file, locked(self.path / "write.lock"):
             file.rename(self.path / name)
             for each in instead_of:
                 (self.path / each).unlink(missing_ok=True)
@@ -398,7 +398,7 @@ class Folder:
             os.close(file)
 
 
-def _all_of(data: bytes) -> Callable[[int], None]:
+def _writer_of_bytes(data: bytes) -> Callable[[int], None]:
     def write(file: int) -> None:
         left = memoryview(data)
         while left:

@@ -316,7 +316,7 @@ class Process:
     @contextmanager
     def opened(self, identity: str, read: Callable[[], Connector], *, asynchronous: bool) -> Iterator[Opened]:
         """The connector of that ``identity``: the one that is here, or what ``read`` gives."""
-        shared = self._begin_use(identity, read, asynchronous)
+        shared = self._mark_used(identity, read, asynchronous)
         try:
             yield shared.opened
         finally:
@@ -327,7 +327,7 @@ class Process:
                 with suppress(Exception):  # it must not fail the task that happens to be here
                     one.close()
 
-    def _begin_use(self, identity: str, read: Callable[[], Connector], asynchronous: bool) -> _Shared:
+    def _mark_used(self, identity: str, read: Callable[[], Connector], asynchronous: bool) -> _Shared:
         key = identity, asynchronous
         with self._lock:
             kept = self._shared.get(key)
@@ -373,7 +373,7 @@ this_process = Process()
 _left_behind: list[Process] = []
 
 
-def _start_anew() -> None:
+def _reset_after_fork() -> None:
     # A forked child has neither the parent's threads nor a right to its connections. They are kept, as
     # a driver's finalizer might say goodbye on a socket that the parent still uses.
     global this_process
@@ -381,7 +381,7 @@ def _start_anew() -> None:
     this_process = Process()
 
 
-os.register_at_fork(after_in_child=_start_anew)
+os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def scanned(

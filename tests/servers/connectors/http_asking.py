@@ -44,14 +44,14 @@ With httpx it has a task and a connection of its own.
 def use_way(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask for keys in one of ``WAYS`` from now on."""
     if way == "started":
-        monkeypatch.setattr(HttpConnector, "_each", _each_started)
+        monkeypatch.setattr(HttpConnector, "_look_up_each", _each_started)
     if way == "httpx":
         monkeypatch.setattr(connector_module, "client_of", HttpxClient)
 
 
 def is_started() -> bool:
     """Whether keys are started over connections that were opened for them."""
-    return HttpConnector._each is _each_started
+    return HttpConnector._look_up_each is _each_started
 
 
 def is_httpx() -> bool:
@@ -90,7 +90,7 @@ async def _each_started(connector: HttpConnector, request: LookupRequest, _: obj
         return await found if asyncio.iscoroutine(found) else found  # type: ignore[no-any-return]
 
     each: Callable[[RowRequest], Awaitable[Rows]] = outcome
-    return await AsyncRowLookup._each(connector, request, each)
+    return await AsyncRowLookup._look_up_each(connector, request, each)
 
 
 async def _has_connection(connector: HttpConnector, row: RowRequest) -> bool:

@@ -370,8 +370,8 @@ def test_keys_that_repeat_little_are_told_apart_by_sorting_as_by_hashing(
 def test_only_keys_that_repeat_little_are_sorted_first(
     monkeypatch: pytest.MonkeyPatch, values: list[float | None], sorts: bool
 ) -> None:
-    sorted_first = Mock(wraps=arrow._told_apart_by_sorting)
-    monkeypatch.setattr(arrow, "_told_apart_by_sorting", sorted_first)
+    sorted_first = Mock(wraps=arrow._keys_by_sorting)
+    monkeypatch.setattr(arrow, "_keys_by_sorting", sorted_first)
     ordered_keys(pa.table({"k": values}))
     assert sorted_first.called == sorts
 
