@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -13,6 +14,7 @@ from lookup_connectors.http.completeness import failed_part
 from lookup_connectors.http.headers import asks_to_wait, nothing_remains
 from lookup_connectors.http.response import HttpFailure, PageRows, Response, ResponseReader
 from lookup_connectors.json_paths import Path, PathFailure
+from lookup_hints.errors import did_you_mean
 
 FAILURES = ("transient", "permanent", "throttled")
 """The kinds of failures: one may pass, is permanent, or means too many requests and is waited for."""
@@ -60,11 +62,15 @@ class ErrorRules:
     """How the body of an answer says that it is none.
 
     Args:
+        miss: what gives true, or something that is not empty, where nothing was found.
+        keeps_rows: whether rows count beside that, as others of many keys may be found.
         when: what gives true, or something that is not empty, where it does; a kind of failure is that kind.
         kind: the kind where ``when`` names none.
         message: where the failure is described.
     """
 
+    miss: Path | None = None
+    keeps_rows: bool = False
     when: Path | None = None
     kind: Kind | None = None
     message: Path | None = None
@@ -81,6 +87,7 @@ class Classification(NamedTuple):
         verdict: what the body alone says of itself, where the code says nothing of a failure.
         tip: what to try.
         failure: the failure itself, where the body cannot be read.
+        no_place: why there are no rows, where there is no place for them.
     """
 
     kind: Kind
@@ -90,6 +97,7 @@ class Classification(NamedTuple):
     verdict: str = ""
     tip: str = ""
     failure: HttpFailure | None = None
+    no_place: str = ""
 
 
 _NONE = PageRows()
@@ -101,8 +109,8 @@ _TAKE_PART = "'partial' = 'accept' takes what came."
 _USED_UP = "A quota of these credentials is used up; waiting a little does not help."
 _NOT_YET = "The answer is not there yet. If it is, 'error-when' = '`false`' takes it as it is."
 _OTHERWISE = (
-    "If it is none, say with 'error-when' what is a failure, as a JMESPath (`false`: nothing is)."
-    " 'error-kind' says of which kind."
+    "If it is none, say with 'error-when' what is a failure, as a JMESPath (`false`: nothing is), or with"
+    " 'miss-when' what is a miss. 'error-kind' says of which kind."
 )
 
 
@@ -134,8 +142,12 @@ class ResponseClassifier:
         Raises:
             HttpFailure: the document is not what it should be.
         """
+        if self.rules.miss is not None and self._holds(self.rules.miss, "'miss-when'", document):
+            found = self.reader.found(document) if self.rules.keeps_rows else _NONE
+            return Classification("answer", found, document) if found.rows else _MISS
         if self.rules.when is not None:
-            return self._by_rule(self.rules.when, document) or self._whole(document, self._answer(document))
+            by_rule = self._by_rule(self.rules.when, document)
+            return by_rule or self._placed(document, self._whole(document, self._answer(document)))
         if self.reader.is_row(document):
             return self._answer(document)  # most answers, of which nothing below could say more
         errors = error_bodies.graphql_errors(document, self.reader.rows.way)
@@ -156,7 +168,7 @@ class ResponseClassifier:
             return told
         if not classified.rows.rows:
             told = self._by_envelope(document, is_absent=not classified.rows.is_listed)
-            return told or self._whole(document, classified)
+            return told or self._placed(document, self._whole(document, classified))
         if self.reader.rows.text == "@":
             # What is no row will be refused; unless it says that it may be asked again, or finds nothing.
             told = self._by_envelope(document)
@@ -185,12 +197,40 @@ class ResponseClassifier:
     def _answer(self, document: Any) -> Classification:
         return Classification("answer", self.reader.found(document), document)
 
-    def _by_rule(self, when: Path, document: Any) -> Classification | None:
+    def _placed(self, document: Any, classified: Classification) -> Classification:
+        """``classified``; where it has no place for rows, with what it has instead."""
+        way = self.reader.rows.way
+        lost = (
+            None
+            if classified.rows.rows or classified.kind != "answer"
+            else error_bodies.misplaced(document, way)
+        )
+        if lost is None or (self.rules.when is not None and not lost.may_be_rows):
+            return classified
+        members = list(lost.found)[:20] if isinstance(lost.found, dict) else []
+        instead = (
+            f"has no {lost.name!r} but {', '.join(map(repr, members))}" if members else "is something else"
+        )
+        near = [did_you_mean(lost.name, members)] if members else []
+        what = (
+            f"there is nothing at 'rows' = {self.reader.rows.text!r}: the answer {instead}.",
+            *filter(None, near),
+            f"It says: {_short(self._description(document) or document)}",
+            f"If that means that nothing was found, say so: 'miss-when' = '!{self.reader.rows.text}'.",
+        )
+        return classified._replace(no_place=" ".join(what))
+
+    def _holds(self, rule: Path, option: str, document: Any) -> Any:
+        """What ``rule`` gives; None where that is false or empty."""
         try:
-            told = when.find(document)
+            told = rule.find(document)
         except PathFailure as error:
-            raise self.reader.not_followed(when, "'error-when'", error) from None
-        if told is None or told is False or told in ("", [], {}):
+            raise self.reader.not_followed(rule, option, error) from None
+        return None if told is None or told is False or told in ("", [], {}) else told
+
+    def _by_rule(self, when: Path, document: Any) -> Classification | None:
+        told = self._holds(when, "'error-when'", document)
+        if told is None:
             return None
         kind: Kind = told if told in FAILURES else (self.rules.kind or _kind_of(error_bodies.words(document)))
         return Classification(kind, _NONE, document, self._description(document) or _short(document), _FAILED)
@@ -215,11 +255,8 @@ class ResponseClassifier:
                 return Classification(
                     self.rules.kind or "transient", _NONE, document, said, _FAILED, _NOT_YET
                 )
-        beside, names = error_bodies.told_instead(document, self.reader.rows.way)
-        if names:
-            tip = f"There is nothing at 'rows' = {self.reader.rows.text!r}. {_OTHERWISE}"
-            return self._told(names, beside, document, None)._replace(tip=tip)
-        return None
+        beside, names = error_bodies.null_explained(document, self.reader.rows.way)
+        return self._told(names, beside, document, None) if names else None
 
     def _told(
         self,
@@ -245,6 +282,8 @@ class ResponseClassifier:
 
     def _failure(self, response: Response) -> Classification:
         document = self._document_of_failure(response)
+        if self.rules.miss is not None and self._finds(self.rules.miss, document):
+            return _MISS
         told = error_bodies.words(document)
         said = self._description(document)
         kind = self._kind_named(document)
@@ -270,13 +309,14 @@ class ResponseClassifier:
 
     def _kind_named(self, document: Any) -> Kind | None:
         """The kind that `error-when` names, which counts for any code."""
-        if self.rules.when is None or document is None:
-            return None
-        try:
-            told = self.rules.when.find(document)
-        except PathFailure:
-            return None  # the code says enough
+        told = None if self.rules.when is None else self._finds(self.rules.when, document)
         return told if told in FAILURES else None
+
+    def _finds(self, rule: Path, document: Any) -> Any:
+        """What ``rule`` gives for the body of a failure; None where it cannot be followed."""
+        with suppress(HttpFailure):
+            return None if document is None else self._holds(rule, "", document)
+        return None
 
     def _document_of_failure(self, response: Response) -> Any:
         body = response.body

@@ -15,6 +15,7 @@ from pyarrow import types
 
 from lookup_connectors.http.error_bodies import (
     COUNTS,
+    PAGES,
     envelopes,
     errors_told,
     is_something,
@@ -118,12 +119,6 @@ _FOLLOWING = word_set(
     """
 )
 _LAST = frozenset({"islast", "islastpage", "last", "lastpage"})
-_PAGES = word_set(
-    """
-    pagination paging page pageinfo pages links meta metadata cursor cursors responsemetadata paginginfo
-    paginationinfo pageinformation resultinfo info
-    """
-)
 _PAGES_ALONE = frozenset(COUNTS["pages"]) - {"pages"}
 """What is a number of pages whatever it stands beside; `pages` may be those of a book."""
 _ALL_ALONE = frozenset(COUNTS["all"]) - {"total"}
@@ -163,7 +158,7 @@ def total_told(document: Any, way: Sequence[str], headers: Mapping[str, str]) ->
     total = pages = 0
     levels = [beside for _, beside in _levels(document, way)]
     for members in (*levels, _of_headers(headers)):
-        inside = [value for name, value in members.items() if plain_name(name) in _PAGES]
+        inside = [value for name, value in members.items() if plain_name(name) in PAGES]
         for each in (members, *(value for value in inside if isinstance(value, dict))):
             counts = _counts(each)
             total = total or next((counts[name][1] for name in COUNTS["all"] if name in counts), 0)
@@ -218,7 +213,7 @@ def _more_among(
             return _spelled(name)
         if plain == "offset" and isinstance(value, str) and value and not value.isdecimal():  # Airtable
             return _spelled(name)
-        if depth and plain in _PAGES and isinstance(value, dict):
+        if depth and plain in PAGES and isinstance(value, dict):
             found = _more_among(value, rows, depth - 1, is_first=is_first, totals=totals)
             if found:
                 return f"{_spelled(name)}.{found}"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from lookup_connectors.http.headers import seconds
 
@@ -96,6 +96,13 @@ _UNFINISHED = word_set("pending queued processing inprogress running computing n
 _FINISHED = word_set("done complete completed iscomplete jobcomplete finished isfinished ready isready")
 _HOLDERS = word_set("meta metadata status header head responsestatus responseheader")
 """Objects that hold what an answer says of itself."""
+PAGES = word_set(
+    """
+    pagination paging page pageinfo pages links meta metadata cursor cursors responsemetadata paginginfo
+    paginationinfo pageinformation resultinfo info
+    """
+)
+"""Objects that hold where an answer is among its pages."""
 _STATUS = frozenset({"status", "code", "statuscode", "cod", "httpstatus", "httpcode", "errorcode"})
 _NOTHING = frozenset({"", "0", "false", "none", "null", "ok", "success", "noerror", "no"})
 
@@ -111,22 +118,11 @@ COUNTS = {
 }  # fmt: skip
 """A start and a total, or a page and the number of pages, tell together whether there is more."""
 
-_MESSAGES = word_set("message messages msg detail details info information note reason description")
+_MESSAGES = word_set("message messages msg detail details info")
 _NUMBERED = word_set("code cod statuscode resultcode retcode returncode ret infocode respcode responsecode")
 _SAYS_WELL = re.compile(r"\b(?:ok|okay|success\w*|succeeded|completed?|done)\b|成功", re.IGNORECASE)
 _GENERAL = word_set("data result results items rows content payload body response records list value")
 """Members that hold rows of any kind: a number beside one is no column."""
-_OF_ENVELOPES = (
-    word_set(
-        """
-        id requestid traceid correlationid timestamp time date took path instance documentationurl docs url
-        help helpurl version apiversion pagesize count size limit
-        """
-    )
-    | (_MESSAGES | _NUMBERED | _CODES | _TEXTS | _STATES | _STATUS | _WELL | _ERRORS | _HOLDERS)
-    | {name for names in COUNTS.values() for name in names}
-)
-"""Members that say something of an answer, and are seldom what was asked for."""
 
 
 @lru_cache(4096)
@@ -265,48 +261,86 @@ def nothing_told(envelope: Mapping[str, Any]) -> bool:
     return any(plain_name(name) in _ERRORS and _says_not_found(value) for name, value in envelope.items())
 
 
-def told_instead(document: Any, way: Sequence[str]) -> tuple[Mapping[str, Any], list[str]]:
-    """What is in ``document`` where ``way`` ends at nothing, and what of it speaks in place of rows.
+def null_explained(document: Any, way: Sequence[str]) -> tuple[Mapping[str, Any], list[str]]:
+    """What is beside a null to which ``way`` leads, and what of it speaks of a failure.
 
-    A message does where the place for rows is absent, or where a code beside it is none of success. A code
-    does alone where it is a number that no API writes for success. Neither does beside a word of success, or
-    beside members that may be what was asked for. A text or a list with something in it, where ``way`` goes
-    on, is something else in any case.
+    A message does beside a code where none of them is of success. A code does alone beside a name for rows of
+    any kind, where it is a number that no API writes for success.
     """
-    level, before = document, "@"
+    beside: dict[str, Any] = {}
+    name = ""
     for name in way:
-        if not isinstance(level, dict):
-            is_other = isinstance(level, str | list) and is_something(level) and not _says_not_found(level)
-            return ({before: level}, [before]) if is_other else ({}, [])
-        if level.get(name) is None:
-            beside = {each: value for each, value in level.items() if each != name and value is not None}
-            is_null, is_general = name in level, plain_name(name) in _GENERAL
-            return beside, _spoken(beside, needs_code=is_null, code_is_enough=is_general)
-        level, before = level[name], name
-    return {}, []
-
-
-def _spoken(beside: Mapping[str, Any], *, needs_code: bool, code_is_enough: bool) -> list[str]:
-    plain = {plain_name(name): name for name in beside}
-    if any(name in _MESSAGES and _says_not_found(beside[plain[name]]) for name in plain):
-        return []
-    if not _OF_ENVELOPES.issuperset(plain) or any(_says_well(each, beside[plain[each]]) for each in plain):
-        return []
+        if not isinstance(document, dict) or name not in document:
+            return {}, []
+        beside = {each: value for each, value in document.items() if each != name and value is not None}
+        document = document[name]
+        if document is None:
+            break
+    plain = {plain_name(each): each for each in beside}
+    if document is not None or any(_says_well(each, beside[plain[each]]) for each in plain):
+        return {}, []
     messages = [
-        name
-        for each, name in plain.items()
-        if each in _MESSAGES and isinstance(beside[name], str) and is_something(beside[name])
+        each
+        for each, value in beside.items()
+        if plain_name(each) in _MESSAGES and isinstance(value, str) and is_something(value)
     ]
-    codes = [name for each, name in plain.items() if each in _NUMBERED or each == "status"]
-    odd = [name for name in codes if _is_odd(beside[name])]
-    failed = [
-        name for each, name in plain.items() if each in ("ok", "success") and number_in(beside[name]) == 0
-    ]
-    if failed:
-        return failed + messages
-    if messages and (codes or not needs_code):
-        return codes + messages
-    return odd if code_is_enough else []
+    codes = [spelled for each, spelled in plain.items() if each in _NUMBERED or each == "status"]
+    failed = [plain[each] for each in ("ok", "success") if number_in(beside.get(plain.get(each, ""))) == 0]
+    if failed or (messages and codes):
+        return beside, (failed or codes) + messages
+    odd = [each for each in codes if _is_odd(beside[each])]
+    return beside, odd if plain_name(name) in _GENERAL else []
+
+
+class Misplaced(NamedTuple):
+    """What was found where a way to rows should lead on to ``name``."""
+
+    name: str
+    found: Any
+
+    @property
+    def may_be_rows(self) -> bool:
+        """Whether a member holds objects that are neither errors nor said of the answer."""
+        return isinstance(self.found, dict) and any(
+            plain_name(name) not in _ERRORS | _HOLDERS | PAGES
+            and (isinstance(value, dict) or (isinstance(value, list) and isinstance(value[0], dict)))
+            for name, value in self.found.items()
+            if value
+        )
+
+
+def misplaced(document: Any, way: Sequence[str]) -> Misplaced | None:
+    """What ``document`` has where ``way`` does not lead on; None where there is a place for rows, or nothing.
+
+    An answer that says no more than that all is well, that nothing is found, or where its pages are (as HAL
+    does), has nothing.
+    """
+    for name in way:
+        if not isinstance(document, dict):
+            is_other = isinstance(document, str | list) and is_something(document)
+            return Misplaced(name, document) if is_other and not _says_not_found(document) else None
+        if name not in document:
+            return None if _says_nothing(document) else Misplaced(name, document)
+        document = document[name]
+    return None
+
+
+def _says_nothing(members: Mapping[str, Any]) -> bool:
+    for name, value in members.items():
+        plain = plain_name(name)
+        inside = value.items() if plain in PAGES and isinstance(value, dict) else ()
+        counts = [
+            number_in(each) for other, each in ((name, value), *inside) if plain_name(other) in COUNTS["all"]
+        ]
+        if 0 in counts or (plain in _MESSAGES and _says_not_found(value)):
+            return True
+    return all(
+        plain_name(name) in _HOLDERS | PAGES
+        or name.startswith(("@", "$"))
+        or not is_something(value)
+        or _says_well(plain_name(name), value)
+        for name, value in members.items()
+    )
 
 
 def _says_well(name: str, value: Any) -> bool:

@@ -130,6 +130,12 @@ OUTCOMES = (
 
 ERRORS = (
     Option(
+        "miss-when",
+        TEXT,
+        "JMESPath that gives true, or something not empty, where an answer says that nothing was found,"
+        " whatever its code. It comes before `error-when`.",
+    ),
+    Option(
         "error-when",
         TEXT,
         "JMESPath that gives true, or something not empty, where an answer with a success code is a failure."
@@ -231,6 +237,8 @@ class _HttpPlanning:
         paging = self._paging(templates.body)
         kind = self._choice("error-kind", "")
         errors = ErrorRules(
+            self._path("miss-when"),
+            bool(templates.lists),
             self._path("error-when"),
             cast("Kind", kind) if kind in FAILURES else None,
             self._path("error-message"),

@@ -115,12 +115,16 @@ class Paging:
             except ValueError as error:
                 raise reader.refused(f"{error}.") from None
         assert rows is not None, "the first page was asked for"
+        if not rows.rows and answered.classified.no_place:
+            raise reader.refused(answered.classified.no_place, answered.response)
         return answered.response, rows
 
     def is_whole(self, answered: Answered, exchange: Exchange, reader: ResponseReader) -> bool:
         """Whether the first page is all: nothing leads on, or has to be said of that."""
         if answered.classified.kind == "miss":
             return True
+        if answered.classified.no_place:
+            return False
         count = _count(answered, reader)
         try:
             return self._following(answered.request, answered, 1, count, count, exchange, reader) is None

@@ -72,21 +72,21 @@ URL = f"{HOME}/x/1"
         ({"Note": "Our standard API call frequency is 5 calls per minute."}, "throttled", ""),
         ({"user": [], "note": "5 calls per minute are free"}, "miss", ""),
         # Something else stands where the rows should.
-        ({"message": "no such key"}, "permanent", "There is nothing at 'rows' = 'user'."),
+        ({"message": "no such key"}, "permanent", "there is nothing at 'rows' = 'user'"),
         ({"detail": "Not authenticated"}, "permanent", '{"detail": "Not authenticated"}'),
         ({"code": 7, "msg": "bad key", "requestId": "x"}, "permanent", '"msg": "bad key"'),
         ({"code": 0, "msg": "ok"}, "miss", ""),
         ({"code": 200, "message": "OK", "total": 0}, "miss", ""),
-        ({"code": 200, "message": "nobody of that name"}, "miss", ""),
-        ({"status": "1", "info": "OK", "infocode": "10000"}, "miss", ""),
-        ({"code": 1, "msg": "查询成功"}, "miss", ""),
-        ({"success": True, "message": "nobody is called so"}, "miss", ""),
+        ({"code": 200, "message": "nobody of that name"}, "permanent", "there is nothing at"),
+        ({"status": "1", "info": "OK", "infocode": "10000"}, "permanent", "there is nothing at"),
+        ({"code": 1, "msg": "查询成功"}, "permanent", "there is nothing at"),
+        ({"success": True, "message": "nobody is called so"}, "permanent", "there is nothing at"),
         ({"message": "Not found"}, "miss", ""),
-        ({"message": "hello", "author": {"id": 7}}, "miss", ""),
+        ({"message": "hello", "author": {"id": 7}}, "permanent", "there is nothing at"),
         ({"message": ""}, "miss", ""),
         ({"total": 0}, "miss", ""),
-        ("Unauthorized", "permanent", '{"@": "Unauthorized"}'),
-        ([ADA], "permanent", "There is nothing at 'rows' = 'user'."),
+        ("Unauthorized", "permanent", "the answer is something else. It says: Unauthorized"),
+        ([ADA], "permanent", "there is nothing at 'rows' = 'user'"),
         ([], "miss", ""),
         ("", "miss", ""),
         ("Not found", "miss", ""),
@@ -118,7 +118,10 @@ def test_an_error_inside_a_200_is_no_miss(body: Any, kind: str, shown: str) -> N
     assert told.kind == ("found" if kind == "throttled" else kind), told.error
     assert len(told.pauses) == (kind == "throttled")
     assert shown in str(told.error)
-    if told.kind == "permanent":
+    if "there is nothing at" in str(told.error):
+        assert "'miss-when' = '!user'" in str(told.error)
+        assert outcome({"rows": "user", "miss-when": "!user"}, response(body)).kind == "miss"
+    elif told.kind == "permanent":
         assert f"table people: {HOME}:443 answered 200 to GET, and says that it failed." in str(told.error)
         assert "say with 'error-when' what is a failure" in str(told.error)
 
@@ -268,6 +271,118 @@ def test_what_is_proposed_leads_to_the_next_page() -> None:
     assert "in its member nextUri that there is more" in str(
         outcome({"rows": "data"}, response(unfinished)).error
     )
+
+
+# --- nothing at the way to the rows ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "body", "shown"),
+    [
+        ("data", {"items": [ADA]}, "there is nothing at 'rows' = 'data': the answer has no 'data' but 'items'."),
+        ("_embedded.customers", {"_embedded": {"customerList": [ADA]}, "_links": {}},
+         "the answer has no 'customers' but 'customerList'. Did you mean 'customerList'?"),
+        ("data.user", {"data": {"account": ADA}}, "has no 'user' but 'account'"),
+        ("data.user", {"Data": {"user": ADA}, "ok": True}, "Did you mean 'Data'?"),
+        ("items[?ok]", {"item": [ADA]}, "Did you mean 'item'?"),
+        ("results[0].series[]", {"result": [{"series": [ADA]}]}, "Did you mean 'result'?"),
+    ],
+)  # fmt: skip
+def test_rows_that_stand_elsewhere_are_no_misses(rows: str, body: Any, shown: str) -> None:
+    for rules in ({}, {"error-when": "error"}, {"miss-when": "error"}):
+        told = outcome({"rows": rows, **rules}, response(body))
+        assert told.kind == "permanent"
+        assert shown in str(told.error)
+    assert outcome({"rows": rows, "miss-when": "`true`"}, response(body)).kind == "miss"
+
+
+@pytest.mark.parametrize(
+    ("rows", "body"),
+    [
+        (
+            "_embedded.customers",
+            {"_links": {"self": {"href": "/x"}}, "page": {"size": 20, "totalElements": 0}},
+        ),
+        ("_embedded.customers", {"_embedded": {}, "_links": {"self": {"href": "/x"}}}),
+        ("_embedded.customers", {"_links": {"self": {"href": "/x"}}}),
+        ("items", {"kind": "books#volumes", "totalItems": 0}),
+        ("value", {"@odata.context": "$metadata#people"}),
+        ("Item", {}),
+        ("data", {"data": None, "links": {"self": "/x"}}),
+        ("data", {"jsonapi": None, "meta": {"count": 0}}),
+        ("data", {"status": "ok"}),
+        ("data", {"success": True}),
+        ("data.user", {"data": None}),
+        ("data.user", {"data": {}}),
+        ("data.user", {}),
+        ("data.user", None),
+    ],
+    ids=str,
+)
+def test_an_answer_that_has_nothing_but_itself_is_a_miss(rows: str, body: Any) -> None:
+    assert outcome({"rows": rows}, response(body)).kind == "miss"
+
+
+def test_pages_without_a_place_for_rows_are_empty_where_another_has_one() -> None:
+    options = {"rows": "data", "paging": "next_url", "paging-path": "nextUri"}
+    queued = response({"id": "q", "nextUri": "/x/2", "stats": {"state": "QUEUED"}})
+    ended = response({"id": "q", "stats": {"state": "FINISHED"}})
+    told = outcome(options, queued, response({"id": "q", "data": [ADA], "nextUri": "/x/3"}), ended)
+    assert told.rows == [ADA], told.error
+    assert "there is nothing at 'rows' = 'data'" in str(outcome(options, queued, ended).error)
+
+
+# --- misses that are said ---------------------------------------------------------------------------
+
+MOVIE = {"Response": "False", "Error": "Movie not found!"}
+HUBSPOT = {"status": "error", "category": "OBJECT_NOT_FOUND", "message": "no such object"}
+
+
+@pytest.mark.parametrize(
+    ("options", "answer", "without", "kind"),
+    [
+        ({"miss-when": "Error == 'Movie not found!'"}, response(MOVIE), "permanent", "miss"),
+        ({"miss-when": "Error == 'Movie not found!'"}, response({**MOVIE, "Error": "Invalid API key!"}),
+         "permanent", "permanent"),
+        ({"miss-when": "Response == 'False'", "rows": "Search"}, response(MOVIE), "permanent", "miss"),
+        ({"miss-when": "category == 'OBJECT_NOT_FOUND'"}, response(HUBSPOT, 400), "permanent", "miss"),
+        ({"miss-when": "category == 'OBJECT_NOT_FOUND'"}, response({"category": "SCOPES"}, 403), "permanent",
+         "permanent"),
+        ({"miss-when": "code == 'NoSuchKey'"}, response({"code": "NoSuchKey"}, 500), "transient", "miss"),
+        ({"miss-when": "code == 'NoSuchKey'"}, response(b"<html>", 500), "transient", "transient"),
+        ({"miss-when": "length(code) > `3`"}, response({"code": 5}, 500), "transient", "transient"),
+        ({"miss-when": "errors[?category == 'OBJECT_NOT_FOUND']", "rows": "results"},
+         response({"results": [], "errors": [HUBSPOT]}), "permanent", "miss"),
+        ({"miss-when": "error == 'user_not_found'", "error-when": "ok == `false`", "rows": "user"},
+         response({"ok": False, "error": "user_not_found"}), "permanent", "miss"),
+        ({"miss-when": "!found", "rows": "item"}, response({"found": False, "item": {"name": ""}}), "found",
+         "miss"),
+        ({"miss-when": "!found", "rows": "item"}, response({"found": True, "item": ADA}), "found", "found"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_is_a_miss_can_be_said_whatever_the_code(
+    options: dict[str, str], answer: Response, without: str, kind: str
+) -> None:
+    told = outcome(options, answer)
+    assert told.kind == kind, told.error
+    unsaid = {key: text for key, text in options.items() if key != "miss-when"}
+    assert outcome(unsaid, answer).kind == without
+
+
+def test_of_many_keys_those_are_kept_that_were_found_beside_a_miss() -> None:
+    options = {
+        "url": f"{HOME}/x?ids={{id}}", "keys-per-request": "9", "rows": "results",
+        "miss-when": "errors[?category == 'OBJECT_NOT_FOUND']",
+    }  # fmt: skip
+    body = {"results": [ADA], "errors": [HUBSPOT]}
+    assert outcome(options, response(body), keys={"id": ["1", "2"]}).rows == [ADA]
+    assert outcome(options, response({**body, "results": []}), keys={"id": ["1", "2"]}).kind == "miss"
+
+
+def test_a_rule_for_misses_that_cannot_be_followed_is_an_error() -> None:
+    told = outcome({"miss-when": "length(code) > `3`"}, response({"code": 5, "name": "Ada"}))
+    assert "'miss-when', length(code) > `3`, cannot be followed: In function length()" in str(told.error)
 
 
 # --- keys that have no place in the request of others ----------------------------------------------
