@@ -39,6 +39,7 @@ from lookup_hints.spi.secrets import masked_text
 from lookup_hints.spi.security_policy import policy_of_configuration
 from lookup_hints.sql.lexer import Kind, Piece, blanked
 from lookup_hints.sql.sql_text import SqlText
+from lookup_hints.sql.words import FIRST_WORDS
 from lookup_hints.streaming.insert import StreamInsert, names_a_stream, read_insert, shown_insert
 from lookup_hints.streaming.stream_options import RESTART_OPTIONS, STREAM_OPTIONS
 from lookup_hints.tables.ddl import Ddl, ShowCreateTable, parse_ddl, shown_statement
@@ -154,16 +155,6 @@ def _without_comments(text: SqlText) -> str:
     return shown
 
 
-# Spark's own, and those that Delta Lake, Iceberg and Hudi add.
-FIRST_WORDS = (
-    *("ADD", "ALTER", "ANALYZE", "BEGIN", "CACHE", "CALL", "CLEAR", "CLOSE", "COMMENT", "COMMIT"),
-    *("CONVERT", "COPY", "CREATE", "DECLARE", "DELETE", "DESC", "DESCRIBE", "DFS", "DROP", "EXECUTE"),
-    *("EXPLAIN", "EXPORT", "FETCH", "FROM", "GENERATE", "GRANT", "IMPORT", "INSERT", "LIST", "LOAD"),
-    *("LOCK", "MAP", "MERGE", "MSCK", "UNLIMITED", "OPTIMIZE", "REDUCE", "REFRESH", "REORG", "REPAIR"),
-    *("REPLACE", "RESET", "RESTORE", "REVOKE", "ROLLBACK", "SELECT", "SET", "SHOW", "START", "TABLE"),
-    *("TRUNCATE", "UNCACHE", "UNLOCK", "UPDATE", "USE", "VACUUM", "VALUES", "WITH"),
-)
-"""What statements begin with."""
 _AS_CLOSE = 0.75
 
 

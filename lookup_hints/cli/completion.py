@@ -13,24 +13,14 @@ from lookup_hints.spi.option_values import TEXT, Option, Place, options_at
 from lookup_hints.sql.lexer import Kind, Piece, quoted
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut
-from lookup_hints.statements import FIRST_WORDS, SESSION_KEYS
+from lookup_hints.sql.words import FIRST_WORDS, NEVER_ALIASES, OFFERED_WORDS
+from lookup_hints.statements import SESSION_KEYS
 from lookup_hints.tables.registry import connector_class, connector_names, retry_predicates
 
 if TYPE_CHECKING:
     from lookup_hints.session import LookupSession
 
-_CLAUSES = (
-    *("ALL", "AND", "ANTI", "AS", "ASC", "BETWEEN", "BY", "CASE", "CAST", "CROSS", "DESC", "DISTINCT"),
-    *("ELSE", "END", "EXCEPT", "EXISTS", "FALSE", "FOR SYSTEM_TIME AS OF", "FROM", "FULL", "GROUP BY"),
-    *("HAVING", "IN", "INNER", "INTERSECT", "INTO", "IS", "JOIN", "LATERAL VIEW", "LEFT", "LIKE", "LIMIT"),
-    *("NOT", "NULL", "OFFSET", "ON", "OR", "ORDER BY", "OVER", "PARTITION BY", "RIGHT", "SEMI", "TABLES"),
-    *("TEMPORARY", "THEN", "TRUE", "UNION", "USING", "VIEW", "WHEN", "WHERE"),
-)
 _BEFORE_TABLE = ("FROM", "JOIN", "INTO", "TABLE", "DESCRIBE", "DESC", "UPDATE")
-_NO_ALIAS = frozenset(
-    {word for clause in (*_CLAUSES, *FIRST_WORDS) for word in clause.split()}
-    | {"FOR", "LATERAL", "NATURAL", "PIVOT", "TABLESAMPLE", "UNPIVOT", "WINDOW"}
-)
 _SETTING = re.compile(r"\s*SET\s+(['\"`]?)([\w.-]+)", re.IGNORECASE)
 _CONNECTOR = Option("connector", TEXT, "Who asks the source.")
 
@@ -241,12 +231,12 @@ def relations(text: SqlText) -> list[tuple[str, str]]:
 
 
 def _stands_in_from(before: Sequence[Piece]) -> bool:
-    words = [piece for piece in before if piece.is_word(*_NO_ALIAS) and not piece.is_word("AS")]
+    words = [piece for piece in before if piece.is_word(*NEVER_ALIASES) and not piece.is_word("AS")]
     return bool(words) and words[-1].is_word("FROM")
 
 
 def _relation(found: Sequence[Piece]) -> tuple[str, str] | None:
-    if not (found and found[0].is_name) or found[0].is_word(*_NO_ALIAS):
+    if not (found and found[0].is_name) or found[0].is_word(*NEVER_ALIASES):
         return None
     parts, at = [found[0].name], 1
     while at + 1 < len(found) and found[at].is_symbol(".") and found[at + 1].is_name:
@@ -257,7 +247,7 @@ def _relation(found: Sequence[Piece]) -> tuple[str, str] | None:
         rest = [piece for piece in found[at + 4 : at + 10] if not piece.is_symbol(".")]
         marks = [n for n, piece in enumerate(rest) if piece.is_word("AS")]
         rest = rest[marks[0] + 1 :] if marks else []
-    has_alias = bool(rest) and rest[0].is_name and not rest[0].is_word(*_NO_ALIAS)
+    has_alias = bool(rest) and rest[0].is_name and not rest[0].is_word(*NEVER_ALIASES)
     return (rest[0].name if has_alias else parts[-1]), ".".join(parts)
 
 
@@ -279,7 +269,9 @@ def _name(
     joined = relations(text)
     columns = [(column, alias) for alias, table in joined for column in names.columns(table)]
     aliases = [(alias, "table") for alias, _ in joined]
-    words = [(_as_typed(word, typed), "") for word in ((*_CLAUSES, *FIRST_WORDS) if before else FIRST_WORDS)]
+    words = [
+        (_as_typed(word, typed), "") for word in ((*OFFERED_WORDS, *FIRST_WORDS) if before else FIRST_WORDS)
+    ]
     offered = [*columns, *aliases, *words] if before else words
     return _matching(typed, dict.fromkeys(offered))
 

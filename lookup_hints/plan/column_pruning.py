@@ -8,8 +8,8 @@ from lookup_hints.plan.key_conditions import ColumnNames, Conjunct, KeyEquality,
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.query_blocks import Block, Pipe
 from lookup_hints.plan.parse.statement import Statement
-from lookup_hints.plan.parse.tokens import SET_WORDS
 from lookup_hints.sql.text_edits import Cut
+from lookup_hints.sql.words import SET_WORDS
 
 
 def used_columns(

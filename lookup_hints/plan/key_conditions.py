@@ -10,10 +10,10 @@ from sqlglot import exp
 
 from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.plan.parse.statement import Statement, UnreadableStatement
-from lookup_hints.plan.parse.tokens import QUERY_WORDS
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.text_edits import Cut, Fragment
+from lookup_hints.sql.words import QUERY_WORDS
 
 _PREDICATES = ("IN", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "IS", "NOT")
 _COMPARISONS = ("=", "==", "<", ">", "<=", ">=", "<>", "!=", "<=>")

@@ -7,12 +7,13 @@ name. What comes out here means the same to Spark under the same settings, and t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 
 from lookup_hints.sql.lexer import Kind, Piece, closing, quoted
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut, Edit
+from lookup_hints.sql.with_options import option_lists
 
 _REFERENCE = re.compile(r"\$\{(?:(\w+?):)?\S+?\}")
 _LATE = ("env", "file", "conf")
@@ -25,7 +26,7 @@ def with_variables(text: SqlText, value_of: Callable[[str], str | None]) -> SqlT
     >>> with_variables(SqlText("SELECT ${n} FROM t"), {"${n}": "1"}.get)
     'SELECT 1 FROM t'
     """
-    listed = (piece for found in _option_lists(text) for piece in found)
+    listed = (piece for found in option_lists(text.code) for piece in found)
     secret = [Cut(each.start, each.end) for each in listed if each.kind in (Kind.STRING, Kind.UNCLOSED)]
 
     def value(match: re.Match[str]) -> str:
@@ -46,7 +47,7 @@ def with_backquotes(text: SqlText) -> SqlText:
     >>> with_backquotes(SqlText('SELECT "a b" FROM t'))
     'SELECT `a b` FROM t'
     """
-    in_options = {piece.start for found in _option_lists(text) for piece in found}
+    in_options = {piece.start for found in option_lists(text.code) for piece in found}
     edits = (
         Edit(Cut(piece.start, piece.end), (_name(piece),))
         for piece in text.pieces
@@ -117,7 +118,7 @@ def with_escapes(text: SqlText) -> SqlText:
     >>> print(with_escapes(SqlText(r"CREATE TEMPORARY TABLE t WITH ('path' = 'C:\temp')")))
     CREATE TEMPORARY TABLE t WITH ('path' = 'C:\\temp')
     """
-    strings = (piece for found in _option_lists(text) for piece in found if piece.kind is Kind.STRING)
+    strings = (piece for found in option_lists(text.code) for piece in found if piece.kind is Kind.STRING)
     edits = (
         Edit(Cut(piece.start, piece.end), (_ESCAPE.sub(_kept, piece.text),))
         for piece in strings
@@ -134,14 +135,3 @@ def _kept(escape: re.Match[str]) -> str:
 def _name(piece: Piece) -> str:
     name = quoted(piece.text[1:-1].replace('""', '"'))
     return name.ljust(len(piece.text))
-
-
-def _option_lists(text: SqlText) -> Iterator[Sequence[Piece]]:
-    """What stands in the parentheses of each ``WITH ('key' = ...)`` and ``OPTIONS ('key' = ...)``."""
-    found = text.code
-    for at, piece in enumerate(found[:-3]):
-        opens = piece.is_word("WITH", "OPTIONS") and found[at + 1].is_symbol("(")
-        if not (opens and found[at + 2].kind is Kind.STRING and found[at + 3].is_symbol("=")):
-            continue
-        last = closing(found, at + 1)
-        yield found[at + 2 :] if last is None else found[at + 2 : last + 1]

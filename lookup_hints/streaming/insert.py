@@ -7,26 +7,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from lookup_hints.errors import OptionError, Problem, QueryError, Span
 from lookup_hints.spi.option_values import Conf, Place, Trigger, bad_value, in_force, options_at
+from lookup_hints.sql.cursor import Cursor, Unreadable
 from lookup_hints.sql.lexer import Kind, Piece, quoted
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut, Edit
+from lookup_hints.sql.with_options import read_option_list
+from lookup_hints.sql.words import CLAUSE_WORDS, INSERTED_QUERY_WORDS
 from lookup_hints.streaming.restart_strategy import RestartStrategy, restart_strategy
 from lookup_hints.streaming.stream_options import RESTART_OPTIONS, STREAM_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What may follow a relation that has no alias.
-_AFTER_A_RELATION = (
-    *("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "SEMI", "ANTI", "NATURAL", "LATERAL", "ON", "USING"),
-    *("WHERE", "GROUP", "HAVING", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET", "WINDOW"),
-    *("UNION", "EXCEPT", "MINUS", "INTERSECT", "TABLESAMPLE", "PIVOT", "UNPIVOT", "SELECT", "INSERT", "FOR"),
-)
-_QUERY_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE")
+_AFTER_STREAM = (*CLAUSE_WORDS, "FOR")
+"""What follows a stream that has no alias."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,10 @@ def read_insert(text: SqlText) -> StreamInsert:
         QueryError: it asks for what a stream cannot do (OVERWRITE, PARTITION, ...), or cannot be read.
         OptionError: its ``WITH (...)`` is malformed.
     """
-    return _InsertReader(text).insert()
+    try:
+        return _InsertReader(text).insert()
+    except Unreadable as unreadable:
+        raise QueryError(unreadable.problem) from None
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,10 @@ def stream_sources(text: SqlText) -> list[StreamSource]:
     >>> [source.name for source in stream_sources(text)]
     [('a', 'b'), ('c',)]
     """
-    return list(_InsertReader(text).sources())
+    try:
+        return [_InsertReader(text, at).source() for at in _words_stream(text.code)]
+    except Unreadable as unreadable:
+        raise QueryError(unreadable.problem) from None
 
 
 def shown_insert(text: SqlText) -> str:
@@ -123,7 +127,7 @@ def shown_insert(text: SqlText) -> str:
     for before, piece in pairwise(text.code):
         if before.is_word("WITH") and piece.is_symbol("("):
             inside = True
-        elif piece.is_word(*_QUERY_WORDS) and not piece.is_word("WITH"):
+        elif piece.is_word(*INSERTED_QUERY_WORDS) and not piece.is_word("WITH"):
             return shown
         elif inside and piece.kind in (Kind.STRING, Kind.UNCLOSED) and before.text not in ("(", ","):
             stars = re.sub(r"[^\r\n]", "*", piece.text)
@@ -131,154 +135,85 @@ def shown_insert(text: SqlText) -> str:
     return shown
 
 
-class _InsertReader:
-    def __init__(self, text: SqlText) -> None:
-        self._text = text
-        self._found = text.code
-        self._at = 0
+class _InsertReader(Cursor):
+    def __init__(self, text: SqlText, at: int = 0) -> None:
+        super().__init__(shown_insert(text), text.code, len(text))
+        self._text, self._at = text, at
 
     def insert(self) -> StreamInsert:
-        self._take("INSERT")
-        if self._next().is_word("OVERWRITE"):
-            raise self._cannot("INSERT OVERWRITE", "A stream adds rows: write INSERT INTO.")
-        self._take("INTO")
-        self._skip("TABLE")
-        sink, sink_at = self._sink()
+        self.words("INSERT")
+        if self.peek().is_word("OVERWRITE"):
+            self._refuse("INSERT OVERWRITE", "A stream adds rows: write INSERT INTO.")
+        if not self.words("INTO"):
+            self.fail_missing("INTO")
+        self.words("TABLE")
+        sink = self.dotted_name("The name of the sink")
         options = self._options()
-        if self._next().is_word("PARTITION", "IF", "REPLACE"):
+        if self.peek().is_word("PARTITION", "IF", "REPLACE"):
             tip = "Give the partition column in the query; each row goes to the partition of its value."
-            raise self._cannot(self._next().text.upper(), tip)
-        by_name = self._skip("BY") and self._skip("NAME")
+            self._refuse(self.peek().text.upper(), tip)
+        by_name = self.words("BY", "NAME")
         columns = self._columns()
-        query = self._next()
-        is_query = query.is_word(*_QUERY_WORDS) or query.is_symbol("(")
-        if not is_query:
-            raise self._problem("A query is expected here.", query)
+        if not self._is_query():
+            self.fail_missing("The query")
         return StreamInsert(
             text=self._text,
-            sink=sink,
-            sink_at=sink_at,
+            sink=tuple(part.name for part in sink),
+            sink_at=self.span(sink),
             options=MappingProxyType(options),
             columns=columns,
             by_name=by_name,
-            query=self._text.blank_before(query.start),
+            query=self._text.blank_before(self.peek().start),
         )
 
-    def sources(self) -> Iterator[StreamSource]:
-        for stream in _words_stream(self._found):
-            self._at = stream + 1
-            in_parentheses = self._next().is_symbol("(")
-            self._at += in_parentheses
-            name, _ = self._sink()
-            if in_parentheses:
-                self._take_symbol(")")
-            options = self._options()
-            after = self._next()
-            yield StreamSource(
-                name=name,
-                options=MappingProxyType(options),
-                start=self._found[stream].start,
-                end=self._found[self._at - 1].end,
-                has_alias=after.is_name and not after.is_word(*_AFTER_A_RELATION),
-            )
-
-    def _sink(self) -> tuple[tuple[str, ...], Span]:
-        first = self._name()
-        parts = [first]
-        while self._next().is_symbol("."):
-            self._at += 1
-            parts.append(self._name())
-        return tuple(part.name for part in parts), Span(shown_insert(self._text), first.start, parts[-1].end)
+    def source(self) -> StreamSource:
+        """The stream whose word STREAM comes next."""
+        first = self.take()
+        in_parentheses = self.symbol("(")
+        name = self.dotted_name("The name of the stream")
+        if in_parentheses:
+            self.expect(")", "after the name of the stream")
+        options = self._options()
+        return StreamSource(
+            name=tuple(part.name for part in name),
+            options=MappingProxyType(options),
+            start=first.start,
+            end=self._found[self._at - 1].end,
+            has_alias=self.peek().is_name and not self.peek().is_word(*_AFTER_STREAM),
+        )
 
     def _options(self) -> dict[str, str]:
-        """``WITH ('key' = 'value', ...)`` as Spark writes it after the name of a table."""
-        if not (self._next().is_word("WITH") and self._is_symbol(self._at + 1, "(")):
+        if not (self.peek().is_word("WITH") and self.peek(1).is_symbol("(")):
             return {}
         self._at += 2
         options: dict[str, str] = {}
-        while not self._next().is_symbol(")"):
-            key, at = self._key()
-            if self._next().text in ("=", "=="):
-                self._at += 1
-            value = self._taken()
+        for given in read_option_list(self):
+            key, value = given.key, given.value
             if value.kind not in (Kind.STRING, Kind.NUMBER) and not value.is_word("TRUE", "FALSE"):
-                raise OptionError(Problem(f"The value of {key!r} must be a literal.", self._span(value)))
+                at = self.span([value])
+                raise OptionError(Problem(f"The value of {key!r} must be a literal.", at))
             if key.lower() in (other.lower() for other in options):
+                at = self.span(given.key_pieces)
                 raise OptionError(Problem(f"The option {key!r} is given twice.", at))
-            options[key] = value.value if value.kind is Kind.STRING else value.text
-            if not self._next().is_symbol(")"):
-                self._take_symbol(",")
-        self._take_symbol(")")
+            options[key] = given.text
         return options
 
-    def _key(self) -> tuple[str, Span]:
-        first = self._taken()
-        if first.kind is Kind.STRING:
-            return first.value, self._span(first)
-        self._at -= 1
-        names, at = self._sink()
-        return ".".join(names), at
-
     def _columns(self) -> tuple[str, ...] | None:
-        if not self._next().is_symbol("(") or self._found_word(self._at + 1):
+        if not self.peek().is_symbol("(") or self._is_query(1):
             return None
-        self._at += 1
-        names = [self._name().name]
-        while not self._next().is_symbol(")"):
-            self._take_symbol(",")
-            names.append(self._name().name)
-        self._at += 1
+        self.take()
+        names = [self.name("The name of a column").name]
+        while not self.symbol(")"):
+            self.expect(",", "between columns")
+            names.append(self.name("The name of a column").name)
         return tuple(names)
 
-    def _found_word(self, index: int) -> bool:
-        piece = self._found[index] if index < len(self._found) else None
-        return piece is not None and (piece.is_word(*_QUERY_WORDS) or piece.is_symbol("("))
+    def _is_query(self, ahead: int = 0) -> bool:
+        piece = self.peek(ahead)
+        return piece.is_word(*INSERTED_QUERY_WORDS) or piece.is_symbol("(")
 
-    # --- pieces ------------------------------------------------------------------------------------
-
-    def _next(self) -> Piece:
-        if self._at < len(self._found):
-            return self._found[self._at]
-        return Piece(Kind.SYMBOL, "", len(self._text))
-
-    def _taken(self) -> Piece:
-        piece = self._next()
-        self._at += 1
-        return piece
-
-    def _is_symbol(self, index: int, symbol: str) -> bool:
-        return index < len(self._found) and self._found[index].is_symbol(symbol)
-
-    def _skip(self, word: str) -> bool:
-        is_there = self._next().is_word(word)
-        self._at += is_there
-        return is_there
-
-    def _take(self, word: str) -> None:
-        if not self._skip(word):
-            raise self._problem(f"{word} is expected here.", self._next())
-
-    def _take_symbol(self, symbol: str) -> None:
-        if not self._taken().is_symbol(symbol):
-            raise self._problem(
-                f"{symbol!r} is expected here.", self._found[min(self._at, len(self._found)) - 1]
-            )
-
-    def _name(self) -> Piece:
-        piece = self._taken()
-        if not piece.is_name:
-            raise self._problem("A name is expected here.", piece)
-        return piece
-
-    def _cannot(self, what: str, tip: str) -> QueryError:
-        message = f"{what} cannot stand in an INSERT that reads a stream."
-        return QueryError(Problem(message, self._span(self._next()), tip))
-
-    def _problem(self, message: str, piece: Piece) -> QueryError:
-        return QueryError(Problem(message, self._span(piece)))
-
-    def _span(self, piece: Piece) -> Span:
-        return Span(shown_insert(self._text), piece.start, piece.end)
+    def _refuse(self, what: str, tip: str) -> NoReturn:
+        self.fail(f"{what} cannot stand in an INSERT that reads a stream.", tip=tip)
 
 
 # --- options ---------------------------------------------------------------------------------------

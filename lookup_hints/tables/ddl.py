@@ -20,9 +20,11 @@ from lookup_hints.spi.lookup_options import TABLE_OPTIONS
 from lookup_hints.spi.option_values import hidden_keys
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import SECRET_HEADER, masked_text, secret_parts
+from lookup_hints.sql.cursor import Cursor, Unreadable
 from lookup_hints.sql.lexer import Kind, Piece, quoted, string_literal
 from lookup_hints.sql.sql_text import SqlText
-from lookup_hints.tables.ddl_columns import COMMENT, DdlReader, Unreadable, read_columns
+from lookup_hints.sql.with_options import ListedOption, option_lists, read_option_list
+from lookup_hints.tables.ddl_columns import COMMENT, DdlReader, read_columns
 from lookup_hints.tables.registry import connector_class, module_named
 
 
@@ -335,10 +337,7 @@ def _read_create(reader: DdlReader, or_replace: bool) -> CreateLookupTable:
 
 
 def _read_name(reader: DdlReader) -> str:
-    first = reader.name("The name of the table")
-    parts = [first]
-    while reader.symbol("."):
-        parts.append(reader.name("The name of the table"))
+    parts = reader.dotted_name("The name of the table")
     if len(parts) > 1:
         tip = f"Write {reader.shown_name(parts[-1])}."
         reader.report("A lookup table is temporary and belongs to no database.", parts, tip)
@@ -452,14 +451,14 @@ def _secrets_in_options(found: Sequence[Piece]) -> dict[int, list[tuple[int, int
 
     Strings are surely values in a list without mistakes, and a connector that is known says which are secret.
     """
-    heads = (
-        at for at, (word, after) in enumerate(pairwise(found)) if word.is_word("WITH") and after.text == "("
-    )
-    listed = [piece for piece in found[next(heads, len(found)) + 2 :] if not piece.is_symbol(";")]
-    fours = [listed[at : at + 4] for at in range(0, len(listed), 4)]
-    if not all(_is_option(four, ")" if four is fours[-1] else ",") for four in fours):
+    listed = next(option_lists(found), ())
+    try:
+        written = list(read_option_list(Cursor("", listed, 0)))
+    except Unreadable:
         return {}
-    given = {key.value if key.kind is Kind.STRING else key.text: value for key, _, value, _ in fours}
+    if not all(map(_is_plain, written)):
+        return {}
+    given = {option.key: option.value for option in written}
     name = given["connector"].value if "connector" in given else ""
     try:
         options = () if module_named(name) else connector_class(name).OPTIONS
@@ -475,14 +474,10 @@ def _secrets_in_options(found: Sequence[Piece]) -> dict[int, list[tuple[int, int
     }
 
 
-def _is_option(pieces: Sequence[Piece], end: str) -> bool:
-    return (
-        len(pieces) == 4
-        and _KEY.fullmatch(pieces[0].text) is not None
-        and pieces[1].is_symbol("=")
-        and pieces[2].kind is Kind.STRING
-        and pieces[3].is_symbol(end)
-    )
+def _is_plain(option: ListedOption) -> bool:
+    """Whether it is written ``'key' = 'value'``, so that what a string is meant for is plain."""
+    is_key = len(option.key_pieces) == 1 and _KEY.fullmatch(option.key_pieces[0].text)
+    return bool(is_key) and option.has_sign and option.value.kind is Kind.STRING
 
 
 def _secret_parts(value: Piece, *, declared: bool) -> list[tuple[int, int]]:

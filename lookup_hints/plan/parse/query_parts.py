@@ -7,10 +7,11 @@ from itertools import takewhile
 
 from lookup_hints.errors import Problem, Span, UnsupportedLookup
 from lookup_hints.plan.parse.statement import Statement, UnreadableStatement
-from lookup_hints.plan.parse.tokens import QUERY_WORDS, Tokens
+from lookup_hints.plan.parse.tokens import Tokens
 from lookup_hints.sql.lexer import Piece, comma_groups
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut
+from lookup_hints.sql.words import QUERY_WORDS
 
 _WRITING_WORDS = ("INSERT", "CREATE", "CACHE", "REPLACE")
 _RELATION_WORDS = ("FROM", "JOIN", "TABLE", "USING", "INTO", "UPDATE", "STREAM")

@@ -20,16 +20,10 @@ from lookup_hints.plan.parse.query_blocks import (
     Step,
     Structure,
 )
-from lookup_hints.plan.parse.tokens import JOIN_WORDS, QUERY_WORDS, SET_WORDS, Tokens
+from lookup_hints.plan.parse.tokens import Tokens
 from lookup_hints.sql.lexer import Kind
 from lookup_hints.sql.text_edits import Cut
-
-_NO_ALIAS = (
-    *JOIN_WORDS,
-    *SET_WORDS,
-    *("JOIN", "ON", "USING", "LATERAL", "WHERE", "GROUP", "HAVING", "ORDER", "SORT", "DISTRIBUTE"),
-    *("CLUSTER", "LIMIT", "OFFSET", "QUALIFY", "TABLESAMPLE", "SELECT", "INSERT"),
-)
+from lookup_hints.sql.words import AFTER_RELATION, JOIN_WORDS, ORDER_WORDS, QUERY_WORDS, SET_WORDS
 
 
 def _crossed(chains: list[Chain]) -> Chain:
@@ -46,7 +40,7 @@ def _crossed(chains: list[Chain]) -> Chain:
 
 def _ends_relation(tokens: Tokens, at: int) -> bool:
     """Whether the word at ``at`` begins what follows a relation, and so is not its alias."""
-    if tokens.is_word(at, *_NO_ALIAS) or tokens.opens_asof_join(at) or tokens.is_match_condition(at):
+    if tokens.is_word(at, *AFTER_RELATION) or tokens.opens_asof_join(at) or tokens.is_match_condition(at):
         return True
     if tokens.is_word(at, "WINDOW"):
         return tokens.is_word(at + 2, "AS")
@@ -64,7 +58,7 @@ def _cte_of(name: str, levels: tuple[Level, ...]) -> Cte | None:
     return next(found, None)
 
 
-_ENDS_QUERY_IN_PARENTHESES = (*SET_WORDS, "ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET")
+_ENDS_QUERY_IN_PARENTHESES = (*SET_WORDS, *ORDER_WORDS)
 
 
 def read_structure(tokens: Tokens, parts: list[tuple[int, int]]) -> Structure:
@@ -229,7 +223,11 @@ class _Reader:
             at += 1
         if tokens.is_symbol(at, "("):
             relation = self._in_parentheses(at, block, lateral)
-        elif tokens.is_word(at, "VALUES") and at + 1 < end and not tokens.is_word(at + 1, *_NO_ALIAS, "AS"):
+        elif (
+            tokens.is_word(at, "VALUES")
+            and at + 1 < end
+            and not tokens.is_word(at + 1, *AFTER_RELATION, "AS")
+        ):
             relation = self._values(at, end, block)
         else:
             relation = self.table(at, end, block)
@@ -278,7 +276,7 @@ class _Reader:
         if at == start or not piece.is_name:
             return piece.text in (")", ";", "|>")
         ended = before.is_symbol(")") or before.kind in (Kind.STRING, Kind.NUMBER) or before.is_word("NULL")
-        return ended or piece.is_word("AS", *_NO_ALIAS)
+        return ended or piece.is_word("AS", *AFTER_RELATION)
 
     def table(self, at: int, end: int, block: Block) -> Relation:
         """The table, or function of tables, whose name begins at the piece; without its alias."""

@@ -11,16 +11,8 @@ from typing import Protocol
 from lookup_hints.sql.lexer import Kind, Piece
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut
+from lookup_hints.sql.words import CLAUSE_WORDS
 
-JOIN_WORDS = ("NATURAL", "INNER", "CROSS", "LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI")
-SET_WORDS = ("UNION", "INTERSECT", "EXCEPT", "MINUS")
-QUERY_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
-_CLAUSE_WORDS = (
-    *JOIN_WORDS,
-    *("JOIN", "LATERAL", "WHERE", "GROUP", "HAVING", "ORDER", "SORT", "DISTRIBUTE", "CLUSTER", "LIMIT"),
-    *("OFFSET", "WINDOW", "QUALIFY", *SET_WORDS, "PIVOT", "UNPIVOT"),
-    *("TABLESAMPLE", "SELECT", "INSERT", "ON", "USING"),
-)
 _UNITS = tuple(
     f"{unit}{plural}"
     for unit in ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
@@ -130,7 +122,7 @@ class Tokens:
         """Whether the piece begins a clause, and so ends the condition before it."""
         if self.opens_asof_join(index):
             return True
-        if not self.is_word(index, *_CLAUSE_WORDS) or self.is_symbol(index - 1, "."):
+        if not self.is_word(index, *CLAUSE_WORDS) or self.is_symbol(index - 1, "."):
             return False
         is_call = self.is_symbol(index + 1, "(")
         return not (is_call and self.is_word(index, "LEFT", "RIGHT"))

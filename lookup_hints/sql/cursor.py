@@ -1,0 +1,105 @@
+"""Reads the code of a statement piece after piece; what is missing is said with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from lookup_hints.errors import Problem, Span
+from lookup_hints.sql.lexer import Kind, Piece
+
+
+class Unreadable(Exception):
+    """What comes next cannot be read; whoever holds the cursor decides where reading goes on.
+
+    A signal between readers; users see an error of ours with its problem.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+class Cursor:
+    """Reads ``found``, piece after piece.
+
+    Args:
+        shown: the statement as errors may show it: secrets are masked, places are true.
+        found: what to read.
+        end: place to point at when something is missing after the last piece.
+    """
+
+    def __init__(self, shown: str, found: Sequence[Piece], end: int) -> None:
+        self.shown = shown
+        self._found, self._end, self._at = found, end, 0
+
+    @property
+    def rest(self) -> Sequence[Piece]:
+        return self._found[self._at :]
+
+    def peek(self, ahead: int = 0) -> Piece:
+        """The piece that comes next, or so many behind it; at the end an empty symbol."""
+        at = self._at + ahead
+        return self._found[at] if at < len(self._found) else Piece(Kind.SYMBOL, "", self._end)
+
+    def take(self) -> Piece:
+        piece = self.peek()
+        self._at += 1
+        return piece
+
+    def words(self, *words: str) -> bool:
+        """Whether ``words`` come next, in this order; if so they are read."""
+        found = all(self.peek(ahead).is_word(word) for ahead, word in enumerate(words))
+        self._at += len(words) if found else 0
+        return found
+
+    def symbol(self, symbol: str) -> bool:
+        """Whether ``symbol`` comes next; if so it is read."""
+        found = self.peek().is_symbol(symbol)
+        self._at += found
+        return found
+
+    def expect(self, symbol: str, where: str) -> None:
+        """Read ``symbol``, or fail: it is missing ``where``."""
+        if not self.symbol(symbol):
+            self.fail_missing(f"{symbol!r} {where}")
+
+    def name(self, what: str) -> Piece:
+        """Read an identifier, or fail: ``what`` is missing."""
+        if not self.peek().is_name:
+            self.fail_missing(what)
+        return self.take()
+
+    def dotted_name(self, what: str) -> Sequence[Piece]:
+        """Read identifiers with dots between them, or fail: ``what`` is missing."""
+        parts = [self.name(what)]
+        while self.symbol("."):
+            parts.append(self.name(what))
+        return parts
+
+    def string(self, what: str) -> str:
+        """Read a string literal, or fail: ``what`` is missing."""
+        if self.peek().kind is not Kind.STRING:
+            self.fail_missing(what)
+        return self.take().value
+
+    def integer(self, what: str) -> int:
+        """Read a whole number, or fail: ``what`` is missing."""
+        if not self.peek().text.isdecimal():
+            self.fail_missing(what)
+        return int(self.take().text)
+
+    def span(self, found: Sequence[Piece]) -> Span:
+        """Where ``found`` stands; the end of what is read, when it is empty."""
+        start, end = (found[0].start, found[-1].end) if found else (self._end, self._end)
+        return Span(self.shown, start, end)
+
+    def fail(self, message: str, found: Sequence[Piece] | None = None, tip: str = "") -> NoReturn:
+        """Give up: ``message`` says what is wrong with ``found`` (with what comes next)."""
+        raise Unreadable(Problem(message, self.span(self.rest[:1] if found is None else found), tip))
+
+    def fail_missing(self, what: str, tip: str = "") -> NoReturn:
+        """Give up: ``what`` does not come next."""
+        at = self.span(self.rest[:1])
+        before = at.text[at.start : at.end]
+        raise Unreadable(Problem(f"{what} is missing{before and f' before {before}'}.", at, tip))

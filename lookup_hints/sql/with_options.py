@@ -1,0 +1,52 @@
+"""The options in ``WITH (...)`` and ``OPTIONS (...)``: where such lists are, and what they give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lookup_hints.sql.cursor import Cursor
+from lookup_hints.sql.lexer import Kind, Piece, closing
+
+
+@dataclass(frozen=True)
+class ListedOption:
+    """One option as a list gives it: the pieces of its key, a string or a name with dots, and its value."""
+
+    key_pieces: Sequence[Piece]
+    has_sign: bool
+    value: Piece
+
+    @property
+    def key(self) -> str:
+        first = self.key_pieces[0]
+        return first.value if first.kind is Kind.STRING else ".".join(each.name for each in self.key_pieces)
+
+    @property
+    def text(self) -> str:
+        """What the option is set to."""
+        return self.value.value if self.value.kind is Kind.STRING else self.value.text
+
+
+def read_option_list(reader: Cursor) -> Iterator[ListedOption]:
+    """Read ``'key' = 'value', ...)``, also as Spark takes it: ``key.with.dots 'value'``, and ``==``.
+
+    Raises:
+        Unreadable: something else stands there.
+    """
+    while not reader.symbol(")"):
+        is_string = reader.peek().kind is Kind.STRING
+        key = [reader.take()] if is_string else reader.dotted_name("The name of an option")
+        sign = reader.symbol("=") or reader.symbol("==")
+        yield ListedOption(key, sign, reader.take())
+        if not reader.peek().is_symbol(")"):
+            reader.expect(",", "or ')' after an option")
+
+
+def option_lists(found: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
+    """What stands behind the parenthesis of each ``WITH ('key' = ...)`` and ``OPTIONS ('key' = ...)``."""
+    for at, piece in enumerate(found[:-3]):
+        opens = piece.is_word("WITH", "OPTIONS") and found[at + 1].is_symbol("(")
+        if opens and found[at + 2].kind is Kind.STRING and found[at + 3].is_symbol("="):
+            last = closing(found, at + 1)
+            yield found[at + 2 :] if last is None else found[at + 2 : last + 1]
