@@ -105,7 +105,7 @@ class LookupSession:
         *,
         condition: str | None = None,
         as_of: str | Column | None = None,
-        columns: frame_join.Columns | None = None,
+        columns: frame_join.ColumnChoice | None = None,
         alias: str | None = None,
         retry: RetryPolicy | None = None,
         asynchronous: bool | None = None,

@@ -106,7 +106,7 @@ class MmdbConnector(SyncLookup):
     def _answer_addresses(self, request: LookupRequest, live: _OpenMmdb) -> Outcomes:
         keys, failures = request.keys.column(0), dict[int, Exception]()
         positions: list[int] = []
-        rows: list[_Found] = []
+        rows: list[_FoundRecord] = []
         for position, text in enumerate(keys.to_pylist()):
             address = address_in(text)
             if address is None and live.is_strict:
@@ -124,7 +124,9 @@ class MmdbConnector(SyncLookup):
         ]
         return Outcomes(pa.table(columns, schema=request.schema), at, failures)
 
-    def _find_record(self, text: str, address: IPv4Address | IPv6Address, live: _OpenMmdb) -> _Found | None:
+    def _find_record(
+        self, text: str, address: IPv4Address | IPv6Address, live: _OpenMmdb
+    ) -> _FoundRecord | None:
         if address.version == 6 and not live.has_both:
             return None
         try:
@@ -132,9 +134,9 @@ class MmdbConnector(SyncLookup):
         except Exception as error:
             what = f"{live.path} is damaged where {text!r} is ({error}). Fetch the file again"
             raise self._table_error(what) from error
-        return None if record is None else _Found(text, address, record, bits)
+        return None if record is None else _FoundRecord(text, address, record, bits)
 
-    def _column_values(self, field: pa.Field, rows: list[_Found]) -> pa.Array:
+    def _column_values(self, field: pa.Field, rows: list[_FoundRecord]) -> pa.Array:
         path = _path_of(field.name, self.table.options)
         if path.text == _NETWORK:
             networks = [ip_network((row.address.packed, row.bits), strict=False) for row in rows]
@@ -216,7 +218,7 @@ class _OpenMmdb(NamedTuple):
     is_strict: bool
 
 
-class _Found(NamedTuple):
+class _FoundRecord(NamedTuple):
     text: str
     address: IPv4Address | IPv6Address
     record: Any

@@ -44,7 +44,7 @@ _INSTEAD = {
 On: TypeAlias = "str | Sequence[str] | Mapping[str, str] | Sequence[tuple[str | Column, str]] | None"
 """Which columns are equal; see ``LookupSession.lookup_join``."""
 
-Columns: TypeAlias = "Sequence[str] | Mapping[str, str]"
+ColumnChoice: TypeAlias = "Sequence[str] | Mapping[str, str]"
 """Which columns of the table come, and under which names."""
 
 
@@ -287,7 +287,7 @@ def pairs_of(on: On) -> tuple[tuple[Any, str], ...]:
     raise QueryError(Problem(f"on cannot be {on!r:.100}.", tip=_ON_HELP))
 
 
-def renamed(columns: Columns) -> tuple[tuple[str, str], ...]:
+def renamed(columns: ColumnChoice) -> tuple[tuple[str, str], ...]:
     """Each column with its new name."""
     if isinstance(columns, Mapping):
         return tuple(columns.items())

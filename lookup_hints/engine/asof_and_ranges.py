@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from lookup_hints.engine.arrow import Placed, one_zero, whole
 from lookup_hints.spi.request_and_answer import OrderCondition
 
-Numbers = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
 
 MOST_PAIRS = 4_000_000
 """Where ranges overlap, each value is compared with each row of its key: so many pairs at once."""
@@ -31,7 +31,7 @@ class Answering:
     ends: pa.Array
 
     @classmethod
-    def of(cls, rows: Numbers, counts: Numbers) -> Answering:
+    def of(cls, rows: Integers, counts: Integers) -> Answering:
         return cls(pa.array(rows), pa.array(np.cumsum(counts, dtype=np.int64)))
 
 
@@ -65,7 +65,7 @@ def answering(found: Placed, codes: pa.Array, values: pa.Array, condition: Order
     return index.holding(keys, asked, ends[ordered], null)
 
 
-def _rank_values(columns: list[pa.Array]) -> tuple[Numbers, int]:
+def _rank_values(columns: list[pa.Array]) -> tuple[Integers, int]:
     """A number for each value of all ``columns``, in their order; and the largest, which is for NULL.
 
     They sort as Spark does: NaN is above all other numbers, and -0.0 is 0.0.
@@ -95,12 +95,12 @@ class _OrderedRows:
         width: above all ranks.
     """
 
-    owners: Numbers
-    starts: Numbers
-    rows: Numbers
+    owners: Integers
+    starts: Integers
+    rows: Integers
     width: int
 
-    def nearest(self, keys: Numbers, asked: Numbers, operator: str) -> Numbers:
+    def nearest(self, keys: Integers, asked: Integers, operator: str) -> Integers:
         """For each key and rank the place of the nearest row on the side that ``operator`` names, or -1."""
         at = self._search_rank(keys, asked, right=operator in (">=", "<"))
         if operator in (">=", ">"):
@@ -110,7 +110,7 @@ class _OrderedRows:
             return at
         return np.where((at >= 0) & (self.owners[at] == keys), at, -1)
 
-    def holding(self, keys: Numbers, asked: Numbers, ends: Numbers, null: int) -> Answering:
+    def holding(self, keys: Integers, asked: Integers, ends: Integers, null: int) -> Answering:
         """The rows whose range holds the rank: it starts at or before it, and ends after it or never.
 
         Args:
@@ -126,7 +126,7 @@ class _OrderedRows:
             return Answering.of(self.rows[at[holds]], holds.astype(np.int64))
         first = self._search_rank(keys, np.zeros_like(asked), right=False)
         last = np.where(is_known, self._search_rank(keys, asked, right=True), first)
-        counts, rows = np.zeros(len(keys), np.int64), list[Numbers]()
+        counts, rows = np.zeros(len(keys), np.int64), list[Integers]()
         pairs = np.cumsum(last - first)
         begin = 0
         while begin < len(keys):
@@ -142,13 +142,13 @@ class _OrderedRows:
             begin = end
         return Answering.of(np.concatenate([np.zeros(0, np.int64), *rows]), counts)
 
-    def _search_rank(self, keys: Numbers, ranks: Numbers, *, right: bool) -> Numbers:
+    def _search_rank(self, keys: Integers, ranks: Integers, *, right: bool) -> Integers:
         """Where rows of the key and rank would go: behind equal ones, or before them."""
         ascending = self.owners * self.width + self.starts
         return np.searchsorted(ascending, keys * self.width + ranks, side="right" if right else "left")
 
     @staticmethod
-    def _is_before(asked: Numbers, ends: Numbers, at: Numbers, null: int) -> npt.NDArray[np.bool_]:
+    def _is_before(asked: Integers, ends: Integers, at: Integers, null: int) -> npt.NDArray[np.bool_]:
         if not len(ends):
             return np.zeros(len(asked), np.bool_)
         own = ends[at]
@@ -156,7 +156,7 @@ class _OrderedRows:
         return is_before
 
 
-def _ranges_overlap(owners: Numbers, starts: Numbers, ends: Numbers, null: int) -> bool:
+def _ranges_overlap(owners: Integers, starts: Integers, ends: Integers, null: int) -> bool:
     """Whether a row of a key starts before the one before it has ended."""
     same = owners[1:] == owners[:-1]
     before = ends[:-1]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from lookup_hints.engine.arrow import Keys
-from lookup_hints.engine.backlog import Ask, Hold, Idle, WaitUntil
+from lookup_hints.engine.backlog import Hold, Idle, ScheduledRequest, WaitUntil
 from lookup_hints.engine.input_window import HAND_OUT_BYTES, Settled
 from lookup_hints.engine.permits import Request, RequestPermits, with_permits_async
 from lookup_hints.engine.request_scheduler import RequestScheduler
@@ -178,17 +178,17 @@ class AsyncRunner:
             self._changed.set()
 
     def _start_due_requests(self) -> WaitUntil | Idle:
-        while isinstance(step := self._scheduler.next(self._now()), Ask):
+        while isinstance(step := self._scheduler.next(self._now()), ScheduledRequest):
             self._start_request(step)
         return step
 
-    def _start_request(self, ask: Ask) -> None:
+    def _start_request(self, ask: ScheduledRequest) -> None:
         task = self._spawn_task(self._serve_request(ask))
         give_up_at = ask.deadline + CANCEL_SECONDS
         timer = asyncio.get_running_loop().call_at(give_up_at, self._give_up, task, ask)
         task.add_done_callback(lambda _: timer.cancel())
 
-    def _give_up(self, task: asyncio.Task[None], ask: Ask) -> None:
+    def _give_up(self, task: asyncio.Task[None], ask: ScheduledRequest) -> None:
         """Tell of a request that was cancelled and does not end; what still comes of it is nobody's."""
         if self._is_closing or task.done():
             return
@@ -238,7 +238,7 @@ class AsyncRunner:
         self._failure = failure if self._failure is None else self._failure
         self._changed.set()
 
-    async def _serve_request(self, ask: Ask) -> None:
+    async def _serve_request(self, ask: ScheduledRequest) -> None:
         permits = self._scheduler.limiter.permits()
         with reporting_to(self._scheduler.recorder, permits):
             outcome, ended = await self._await_answer(ask, permits)
@@ -256,7 +256,9 @@ class AsyncRunner:
         else:
             self._advance_run()
 
-    async def _await_answer(self, ask: Ask, permits: RequestPermits) -> tuple[Answer | Exception, float]:
+    async def _await_answer(
+        self, ask: ScheduledRequest, permits: RequestPermits
+    ) -> tuple[Answer | Exception, float]:
         """What comes of ``ask``, and when."""
         try:
             answer = await asyncio.wait_for(self._lookup(ask.request), ask.request.timeout)
@@ -283,16 +285,16 @@ class AsyncRunner:
         return asyncio.get_running_loop().time()
 
 
-def _timeout_error(ask: Ask) -> LookupTimeout:
+def _timeout_error(ask: ScheduledRequest) -> LookupTimeout:
     return LookupTimeout(f"no answer within {ask.request.timeout:g} s")
 
 
-def had_permit(permits: RequestPermits, waited: float, ask: Ask) -> bool:
+def had_permit(permits: RequestPermits, waited: float, ask: ScheduledRequest) -> bool:
     """Whether ``ask``, whose time is up, ``waited`` for its permit for less than half of it."""
     return not permits.gave_up and 2 * waited < (ask.request.timeout or math.inf)
 
 
-def no_permit(scheduler: RequestScheduler, ask: Ask) -> ConnectorError:
+def no_permit(scheduler: RequestScheduler, ask: ScheduledRequest) -> ConnectorError:
     """The time of ``ask`` is up, and some of it got no permit: the source is down, or at its limit."""
     waited = f"no request was allowed within {ask.request.timeout:g} s"
     return (

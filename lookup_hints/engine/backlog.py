@@ -62,7 +62,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Ask:
+class ScheduledRequest:
     """Send ``request`` now, and tell the scheduler the outcome.
 
     Args:
@@ -97,7 +97,7 @@ class Ask:
             yield part, self.codes[start : start + len(part)]
             start += len(part)
 
-    def among(self, chosen: pa.Array) -> Ask:
+    def among(self, chosen: pa.Array) -> ScheduledRequest:
         """The same question for the keys at ``chosen`` alone, in that order."""
         parts: list[Part] = []
         codes: list[pa.Array] = []
@@ -117,7 +117,9 @@ class Ask:
         codes = next(own for each, own in self.codes_of_parts() if each is part)
         return [notes.get(code) for code in codes.to_pylist()]
 
-    def without_failed(self, placed: Placed, answer: Outcomes) -> tuple[Ask, Placed, Mapping[int, Any]]:
+    def without_failed(
+        self, placed: Placed, answer: Outcomes
+    ) -> tuple[ScheduledRequest, Placed, Mapping[int, Any]]:
         """The same question and what came of it, for the keys that did not fail."""
         others = absent(pa.array(answer.failures, pa.int32()), self.request.keys.num_rows)
         if not len(others):
@@ -138,7 +140,7 @@ class Idle:
     """Nothing to ask before an answer comes or input is added."""
 
 
-Step = Ask | WaitUntil | Idle
+NextStep = ScheduledRequest | WaitUntil | Idle
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.engine.arrow import KnownAnswers, Placed, absent, count_up_to, lists_per_key, place, present
-from lookup_hints.engine.backlog import Ask, Batch, LookupState, Part
+from lookup_hints.engine.backlog import Batch, LookupState, Part, ScheduledRequest
 from lookup_hints.engine.event_log import connector_name, failure, is_defect, out_of_time
 from lookup_hints.engine.input_window import Window
 from lookup_hints.errors import ConnectorError, LookupTimeout, SourceDown
@@ -103,7 +103,7 @@ class Settling:
         self._random = random
         self.given_up = GivenUp(state.spec, state.recorder, keep)
 
-    def fail(self, ask: Ask, error: Exception, now: float) -> None:
+    def fail(self, ask: ScheduledRequest, error: Exception, now: float) -> None:
         self._state.recorder.failed(error)
         self._state.events.failed(ask.request.keys, error)
         if is_defect(error):

@@ -22,14 +22,14 @@ import pyarrow as pa
 from lookup_hints.engine.adaptive_batch_size import ANSWER_BYTES
 from lookup_hints.engine.arrow import Keys, place
 from lookup_hints.engine.backlog import (
-    Ask,
     Batch,
     Hold,
     Idle,
     Learn,
     LookupState,
+    NextStep,
     Part,
-    Step,
+    ScheduledRequest,
     WaitUntil,
     distinct_keys_of,
 )
@@ -40,7 +40,7 @@ from lookup_hints.engine.permits import UNLIMITED, RequestLimiter
 from lookup_hints.errors import AnswerError, AnswerTooLarge, NoTurn
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.lookup_metrics import Cause, LookupMetrics
-from lookup_hints.metrics.task_recorder import UNOBSERVED, WATCH_SECONDS, RequestObserver, Watch
+from lookup_hints.metrics.task_recorder import UNOBSERVED, WATCH_SECONDS, OnCounts, RequestObserver
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, Outcomes
 
 HOLD_BYTES = 96 * 1024 * 1024
@@ -70,7 +70,7 @@ class RequestScheduler:
         random: Random,
         *,
         secrets: Set[str] = frozenset(),
-        watch: Watch | None = None,
+        watch: OnCounts | None = None,
         observer: RequestObserver = UNOBSERVED,
         keep: Keep = lambda _: None,
         learn: Learn | None = None,
@@ -175,8 +175,8 @@ class RequestScheduler:
 
     # What to ask.
 
-    def next(self, now: float) -> Step:
-        """What the runner should do at ``now``; after an ``Ask``, ask again what is next."""
+    def next(self, now: float) -> NextStep:
+        """What the runner should do at ``now``; after an ``ScheduledRequest``, ask again what is next."""
         if not (self._state.fresh or self._state.waiting):
             self._full_since = None
             return Idle()
@@ -206,7 +206,7 @@ class RequestScheduler:
             return slots.free <= 0
         return self._may_start_fresh and slots.free_for_fresh < self._slots_for_fresh
 
-    def _next_request(self, now: float) -> Step:
+    def _next_request(self, now: float) -> NextStep:
         parts = self._due_parts(now, self._most_keys(self._state.slots.free))
         if parts:
             return self._ask_again(parts, now)
@@ -217,7 +217,7 @@ class RequestScheduler:
         due = self._state.waiting.next_due
         return Idle() if due is None else WaitUntil(due)
 
-    def _next_for_head(self, now: float) -> Step:
+    def _next_for_head(self, now: float) -> NextStep:
         """What lets the first row go that holds the others; nothing else may be asked.
 
         It needs a slot that is not in flight, whatever waits behind it.
@@ -233,7 +233,7 @@ class RequestScheduler:
             return self._make_request([self._take_fresh_part(now, self._most_keys_for_head())], now)
         return Idle()
 
-    def _retry_head(self, due: float, part: Part, now: float) -> Step:
+    def _retry_head(self, due: float, part: Part, now: float) -> NextStep:
         if due > now:
             return WaitUntil(due)
         self._state.waiting.remove(part)
@@ -290,11 +290,11 @@ class RequestScheduler:
             room -= len(part)
         return parts
 
-    def _ask_again(self, parts: Sequence[Part], now: float) -> Ask:
+    def _ask_again(self, parts: Sequence[Part], now: float) -> ScheduledRequest:
         self.recorder.count(retried_keys=sum(map(len, parts)))
         return self._make_request(parts, now)
 
-    def _make_request(self, parts: Sequence[Part], now: float) -> Ask:
+    def _make_request(self, parts: Sequence[Part], now: float) -> ScheduledRequest:
         deadline = min(part.batch.deadline for part in parts)
         attempt = max(part.attempt for part in parts)
         keys = distinct_keys_of(parts)
@@ -308,11 +308,11 @@ class RequestScheduler:
         self.recorder.asked(keys.table.nbytes)
         if not self._state.spec.by_row:  # there the runner knows
             self.recorder.in_flight(self._state.slots.in_flight)
-        return Ask(request, tuple(parts), keys.codes, now, deadline, slots)
+        return ScheduledRequest(request, tuple(parts), keys.codes, now, deadline, slots)
 
     # What came of it.
 
-    def answered(self, ask: Ask, answer: Answer, now: float) -> None:
+    def answered(self, ask: ScheduledRequest, answer: Answer, now: float) -> None:
         """Take the answer of ``ask``.
 
         Raises:
@@ -341,7 +341,7 @@ class RequestScheduler:
         self.recorder.count(unasked_rows=strangers.num_rows)
         self._state.events.dropped(strangers, asked)
 
-    def _take_failures(self, ask: Ask, failures: Mapping[int, Exception], now: float) -> None:
+    def _take_failures(self, ask: ScheduledRequest, failures: Mapping[int, Exception], now: float) -> None:
         """Each key fails for its own reason; those of one reason fail together."""
         alike: dict[int, list[int]] = {}
         name, count = connector_name(self._state.spec), ask.request.keys.num_rows
@@ -353,7 +353,7 @@ class RequestScheduler:
             failed = ask.among(pa.array(positions, pa.int32()))
             self._fail_request(failed, failures[positions[0]], now)
 
-    def failed(self, ask: Ask, error: Exception, now: float) -> None:
+    def failed(self, ask: ScheduledRequest, error: Exception, now: float) -> None:
         """Take the failure of ``ask``.
 
         Raises:
@@ -368,7 +368,7 @@ class RequestScheduler:
         else:
             self._fail_request(ask, error, now)
 
-    def _fail_request(self, ask: Ask, error: Exception, now: float) -> None:
+    def _fail_request(self, ask: ScheduledRequest, error: Exception, now: float) -> None:
         if isinstance(error, NoTurn):
             self._requeue_without_permit(ask, now)
         else:
@@ -376,20 +376,20 @@ class RequestScheduler:
                 self._state.events.down(self.limiter.outage)
             self._settling.fail(ask, error, now)
 
-    def _requeue_without_permit(self, ask: Ask, now: float) -> None:
+    def _requeue_without_permit(self, ask: ScheduledRequest, now: float) -> None:
         """The limits of the origin left ``ask`` no time: none of that counts."""
         self._uncount_request(ask)
         for part in ask.parts:
             part.batch.deadline = max(part.batch.deadline, now + self._settings.timeout)
             self._put_back_part(part, now)
 
-    def unasked(self, ask: Ask, now: float) -> None:
+    def unasked(self, ask: ScheduledRequest, now: float) -> None:
         self._release_slots(ask)
         self._uncount_request(ask)
         for part in ask.parts:
             self._put_back_part(part, now)
 
-    def _uncount_request(self, ask: Ask) -> None:
+    def _uncount_request(self, ask: ScheduledRequest) -> None:
         again = sum(len(part) for part in ask.parts if part.attempt > 1)
         self.recorder.count(requests=-ask.slots, retried_keys=-again)
 
@@ -406,7 +406,7 @@ class RequestScheduler:
         if self._state.size.rows is not None and not self._state.spec.by_row:
             self._state.fresh.sort_longer_than(self._state.size.rows)
 
-    def _close_request(self, ask: Ask, now: float) -> None:
+    def _close_request(self, ask: ScheduledRequest, now: float) -> None:
         self.recorder.waits.turn(None, now)
         self._release_slots(ask)
         self._state.size.answered(ask.request.keys.num_rows, now - ask.asked)
@@ -414,6 +414,6 @@ class RequestScheduler:
             self.recorder.took([now - ask.asked])
         self._is_heard = True
 
-    def _release_slots(self, ask: Ask) -> None:
+    def _release_slots(self, ask: ScheduledRequest) -> None:
         self._state.slots.in_flight -= ask.slots
         self._state.keys_in_flight -= ask.request.keys.num_rows

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from lookup_hints.engine.async_runner import CANCEL_SECONDS, AsyncRunner, had_permit, no_permit
-from lookup_hints.engine.backlog import Ask
+from lookup_hints.engine.backlog import ScheduledRequest
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.metrics.lookup_metrics import Cause
@@ -32,8 +32,8 @@ LATE_SECONDS = 0.005
 """How long a finished key may wait for others, to be told to the scheduler with them."""
 
 
-class _Asked:
-    def __init__(self, ask: Ask) -> None:
+class _RequestByRow:
+    def __init__(self, ask: ScheduledRequest) -> None:
         self.ask = ask
         self.rows = rows_of(ask.request)
         self.unfinished = len(self.rows)
@@ -56,15 +56,15 @@ class RowRunner(AsyncRunner):
         super().__init__(scheduler, _refuse_batch)
         self._row_starter = row_starter
         self._starter: RowStarter | None = None
-        self._started: dict[StartedRow, tuple[_Asked, int, float]] = {}
+        self._started: dict[StartedRow, tuple[_RequestByRow, int, float]] = {}
         self._permits = scheduler.limiter.permits()
         """Those of the keys that are started."""
         self._connector = connector
         self._lookup_row = self._with_permits(lookup_row)
         self._capacity = capacity
-        self._waiting: deque[tuple[_Asked, int]] = deque()
-        self._running: dict[asyncio.Task[None], tuple[_Asked, int]] = {}
-        self._asked: dict[_Asked, None] = {}  # in the order of asking
+        self._waiting: deque[tuple[_RequestByRow, int]] = deque()
+        self._running: dict[asyncio.Task[None], tuple[_RequestByRow, int]] = {}
+        self._asked: dict[_RequestByRow, None] = {}  # in the order of asking
         self._in_flight = self._most_in_flight = 0
         self._took: list[float] = []
         """Seconds that each finished key took, until the scheduler is told of them."""
@@ -89,8 +89,8 @@ class RowRunner(AsyncRunner):
         has_queue = bool(self._waiting) and under_way >= self._capacity
         return self._scheduler.blocked_by(self._now(), under_way=under_way, has_queue=has_queue)
 
-    def _start_request(self, ask: Ask) -> None:
-        asked = _Asked(ask)
+    def _start_request(self, ask: ScheduledRequest) -> None:
+        asked = _RequestByRow(ask)
         self._asked[asked] = None
         asked.timer = asyncio.get_running_loop().call_at(ask.deadline, self._expire_request, asked)
         self._waiting.extend((asked, position) for position in range(len(asked.rows)))
@@ -142,7 +142,7 @@ class RowRunner(AsyncRunner):
         if self._untold:
             self._schedule_report()
 
-    def _cancel_row(self, row: StartedRow) -> tuple[_Asked, int]:
+    def _cancel_row(self, row: StartedRow) -> tuple[_RequestByRow, int]:
         """Nobody waits for ``row`` any more; whose it was."""
         asked, position, started = self._started.pop(row)
         row.cancel()
@@ -151,7 +151,7 @@ class RowRunner(AsyncRunner):
         return asked, position
 
     def _start_worker(
-        self, asked: _Asked, position: int, begun: Coroutine[Any, Any, Rows] | None = None
+        self, asked: _RequestByRow, position: int, begun: Coroutine[Any, Any, Rows] | None = None
     ) -> None:
         task = self._spawn_task(self._look_up_keys(asked, position, begun))
         self._running[task] = asked, position
@@ -165,7 +165,7 @@ class RowRunner(AsyncRunner):
             self._start_waiting_keys()
 
     async def _look_up_keys(
-        self, asked: _Asked, position: int, begun: Coroutine[Any, Any, Rows] | None
+        self, asked: _RequestByRow, position: int, begun: Coroutine[Any, Any, Rows] | None
     ) -> None:
         """Look up one key after the other, the first of which may have ``begun``.
 
@@ -205,14 +205,16 @@ class RowRunner(AsyncRunner):
                 begun = None
                 self._running[task] = asked, position = self._waiting.popleft()
 
-    def _cancellation_error(self, asked: _Asked, error: asyncio.CancelledError, *, is_own: bool) -> Exception:
+    def _cancellation_error(
+        self, asked: _RequestByRow, error: asyncio.CancelledError, *, is_own: bool
+    ) -> Exception:
         if asked.is_out_of_time:
             return _timeout_error(asked) if is_own else no_permit(self._scheduler, asked.ask)
         cancelled = ConnectorError("the connector cancelled the lookup itself")
         cancelled.__cause__ = error
         return cancelled
 
-    def _expire_request(self, asked: _Asked) -> None:
+    def _expire_request(self, asked: _RequestByRow) -> None:
         """The time of ``asked`` is up: its keys in flight are cancelled, the others not even started."""
         if self._is_closing:
             return
@@ -231,7 +233,7 @@ class RowRunner(AsyncRunner):
         for position in unstarted:
             self._finish_key(asked, position, late)
 
-    def _give_up_keys(self, asked: _Asked) -> None:
+    def _give_up_keys(self, asked: _RequestByRow) -> None:
         """Tell of the keys of ``asked`` that were cancelled and do not end."""
         if self._is_closing:
             return
@@ -244,7 +246,7 @@ class RowRunner(AsyncRunner):
             self._finish_key(asked, position, _timeout_error(asked))
         self._start_waiting_keys()
 
-    def _finish_key(self, asked: _Asked, position: int, outcome: Rows | Exception) -> None:
+    def _finish_key(self, asked: _RequestByRow, position: int, outcome: Rows | Exception) -> None:
         asked.finished.append((position, outcome))
         self._untold += 1
         self._schedule_report()
@@ -282,14 +284,14 @@ class RowRunner(AsyncRunner):
 
     def _return_unasked(self) -> None:
         """Let the scheduler say again when the keys that wait here are asked: rows fill the memory."""
-        waiting: dict[_Asked, list[int]] = {}
+        waiting: dict[_RequestByRow, list[int]] = {}
         for asked, position in self._waiting:
             waiting.setdefault(asked, []).append(position)
         self._waiting.clear()
         for asked, positions in waiting.items():
             self._scheduler.unasked(self._split_off(asked, positions), self._now())
 
-    def _split_off(self, asked: _Asked, positions: list[int]) -> Ask:
+    def _split_off(self, asked: _RequestByRow, positions: list[int]) -> ScheduledRequest:
         """The part of ``asked`` at ``positions``, which it will not wait for any more."""
         asked.unfinished -= len(positions)
         if not asked.unfinished:
@@ -298,7 +300,7 @@ class RowRunner(AsyncRunner):
             asked.timer.cancel()
         return asked.ask.among(pa.array(positions, pa.int32()))
 
-    def _report_request(self, asked: _Asked) -> None:
+    def _report_request(self, asked: _RequestByRow) -> None:
         finished = sorted(asked.finished, key=lambda each: each[0])
         asked.finished = []
         told = self._split_off(asked, [position for position, _ in finished])
@@ -307,7 +309,7 @@ class RowRunner(AsyncRunner):
         self._scheduler.answered(told, outcomes_of(self._connector, outcomes, asked.ask.request.schema), now)
 
 
-def _timeout_error(asked: _Asked) -> LookupTimeout:
+def _timeout_error(asked: _RequestByRow) -> LookupTimeout:
     return LookupTimeout(f"no answer within {asked.ask.request.timeout:g} s")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from lookup_hints.engine.arrow import Keys
-from lookup_hints.engine.backlog import Ask, WaitUntil
+from lookup_hints.engine.backlog import ScheduledRequest, WaitUntil
 from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.permits import with_permits
 from lookup_hints.engine.request_scheduler import RequestScheduler
@@ -37,7 +37,7 @@ def run_sync(
             now = clock()
             scheduler.show(now)
             step = scheduler.next(now)
-            if isinstance(step, Ask):
+            if isinstance(step, ScheduledRequest):
                 _run_request(scheduler, step, lookup, clock)
             elif scheduler.wants_input:
                 scheduler.add(next(inputs, None))
@@ -51,7 +51,7 @@ def run_sync(
 
 def _run_request(
     scheduler: RequestScheduler,
-    ask: Ask,
+    ask: ScheduledRequest,
     lookup: Callable[[LookupRequest], Answer],
     clock: Callable[[], float],
 ) -> None:

@@ -346,7 +346,7 @@ class LookupObserver:
             self._sending.finish(begun, error_type)
 
     def http(self, method: str, url: str) -> AbstractContextManager[HttpExchange]:
-        return _Exchange(self._sending, {**self.lookup, **_http_attributes(method, url)}, method)
+        return _ObservedRequest(self._sending, {**self.lookup, **_http_attributes(method, url)}, method)
 
     def task_ended(self, counts: LookupMetrics) -> None:
         if self._instruments is not None:
@@ -354,7 +354,7 @@ class LookupObserver:
         self._sending.flush()
 
 
-class _Exchange:
+class _ObservedRequest:
     def __init__(self, sending: Sending, attributes: Attributes, method: str) -> None:
         self._sending, self._attributes, self._method = sending, attributes, method
         self._span: Span | None = None
@@ -365,7 +365,7 @@ class _Exchange:
     def answered(self, status: int) -> None:
         self._status = status
 
-    def __enter__(self) -> _Exchange:
+    def __enter__(self) -> _ObservedRequest:
         self._started = perf_counter()
         tracer = self._sending.tracer
         if tracer is not None:

@@ -193,5 +193,5 @@ class TaskRecorder:
 WATCH_SECONDS = 0.5
 """Counts are shown no more often."""
 
-Watch = Callable[[LookupMetrics, int], None]
+OnCounts = Callable[[LookupMetrics, int], None]
 """Takes what was counted so far, and how many keys wait to be asked again; quick, and raises nothing."""

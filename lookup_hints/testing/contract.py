@@ -43,10 +43,10 @@ from lookup_hints.spi.secrets import known_secrets, masker
 from lookup_hints.testing.fake import looked_up
 from lookup_hints.testing.row_checks import check_rows_by_order, check_started_rows, row_texts
 
-Key = Mapping[str, Any]
+KeyValues = Mapping[str, Any]
 """The value of each column asked by."""
 
-Found = list["Counter[str]"]
+RowsByKey = list["Counter[str]"]
 """For each key asked its rows, as text and counted."""
 
 
@@ -72,10 +72,10 @@ class ConnectorContract:
     connector_type: ClassVar[type[Connector]]
     """The class under test."""
 
-    present: ClassVar[Sequence[Key]]
+    present: ClassVar[Sequence[KeyValues]]
     """Keys that have rows: the value of each column asked by, the same columns in all. At least one."""
 
-    absent: ClassVar[Sequence[Key]]
+    absent: ClassVar[Sequence[KeyValues]]
     """Keys without a row. At least one."""
 
     secrets: ClassVar[tuple[str, ...]] = ()
@@ -88,7 +88,7 @@ class ConnectorContract:
         connector.check()
         return connector
 
-    def found(self, table: LookupTable, keys: Sequence[Key], columns: Iterable[str] = ()) -> Found:
+    def found(self, table: LookupTable, keys: Sequence[KeyValues], columns: Iterable[str] = ()) -> RowsByKey:
         """The rows of each of ``keys``, with these columns (all by default); the same by each ability."""
         return _same_for_each_ability(
             _found_by_each_ability(self.connector(table), _make_request(table, keys, columns))
@@ -307,7 +307,9 @@ class ConnectorContract:
 # --- asking in either way -------------------------------------------------------------------------
 
 
-def _make_request(table: LookupTable, keys: Sequence[Key], columns: Iterable[str] = ()) -> LookupRequest:
+def _make_request(
+    table: LookupTable, keys: Sequence[KeyValues], columns: Iterable[str] = ()
+) -> LookupRequest:
     key_schema = pa.schema([table.schema.field(name) for name in keys[0]])
     wanted = {*keys[0], *(columns or table.schema.names)}
     schema = pa.schema([field for field in table.schema if field.name in wanted])
@@ -315,7 +317,7 @@ def _make_request(table: LookupTable, keys: Sequence[Key], columns: Iterable[str
     return LookupRequest(pa.table(values, schema=key_schema), schema, timeout=60.0)
 
 
-def _found_by_each_ability(connector: Connector, request: LookupRequest, times: int = 1) -> list[Found]:
+def _found_by_each_ability(connector: Connector, request: LookupRequest, times: int = 1) -> list[RowsByKey]:
     """What each ability finds, this many times."""
     return [
         _count_by_key(placed, request)
@@ -324,7 +326,7 @@ def _found_by_each_ability(connector: Connector, request: LookupRequest, times: 
     ]
 
 
-def _same_for_each_ability(found: list[Found]) -> Found:
+def _same_for_each_ability(found: list[RowsByKey]) -> RowsByKey:
     assert all(each == found[0] for each in found), "the two abilities answer differently"
     return found[0]
 
@@ -380,9 +382,9 @@ async def _ask_in_parts(connector: AsyncLookup, request: LookupRequest) -> Parts
 
 async def _ask_after_cancellations(
     connector: AsyncLookup, cancelled: LookupRequest, request: LookupRequest
-) -> list[Found]:
+) -> list[RowsByKey]:
     """What is found after lookups that were cancelled, each a little later in its life."""
-    found: list[Found] = []
+    found: list[RowsByKey] = []
     await connector.aopen()
     try:
         for turns in range(6):
@@ -448,8 +450,8 @@ def settled(answer: Answer) -> Answer:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def _count_by_key(placed: Placed, request: LookupRequest) -> Found:
-    found: Found = [Counter() for _ in range(request.keys.num_rows)]
+def _count_by_key(placed: Placed, request: LookupRequest) -> RowsByKey:
+    found: RowsByKey = [Counter() for _ in range(request.keys.num_rows)]
     for position, row in zip(placed.positions.to_pylist(), row_texts(placed.rows), strict=True):
         found[position][row] += 1
     return found

@@ -30,7 +30,7 @@ from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable, Outcomes
 
-Key = tuple[Any, ...]
+KeyTuple = tuple[Any, ...]
 _T = TypeVar("_T")
 
 
@@ -42,7 +42,7 @@ class Call:
     """One request that a source got: when, for which keys, and which try it was."""
 
     at: float
-    keys: tuple[Key, ...]
+    keys: tuple[KeyTuple, ...]
     attempt: int = 1
 
 
@@ -81,7 +81,7 @@ class FakeConnector(SyncLookup, AsyncLookup):
         self.calls: list[Call] = []
         self.clock = FakeClock()
         self._key = tuple(key)
-        self._scripts: dict[Key, deque[_Act]] = defaultdict(deque)
+        self._scripts: dict[KeyTuple, deque[_Act]] = defaultdict(deque)
 
     def miss(self, *key: Any, times: int = 1) -> None:
         """Find nothing for ``key``, this many times."""
@@ -108,16 +108,16 @@ class FakeConnector(SyncLookup, AsyncLookup):
         await asyncio.sleep(max(act.seconds for act in acts))
         return self._answer_keys(request, keys, acts)
 
-    def _script_key(self, key: Key, act: _Act, times: int) -> None:
+    def _script_key(self, key: KeyTuple, act: _Act, times: int) -> None:
         self._scripts[key].extend([act] * times)
 
-    def _next_acts(self, request: LookupRequest, now: float) -> tuple[list[Key], list[_Act]]:
+    def _next_acts(self, request: LookupRequest, now: float) -> tuple[list[KeyTuple], list[_Act]]:
         keys = [tuple(row[name] for name in self._key) for row in request.keys.to_pylist()]
         self.calls.append(Call(now, tuple(keys), request.attempt))
         scripts = [self._scripts[key] for key in keys]
         return keys, [script.popleft() if script else _Act() for script in scripts]
 
-    def _answer_keys(self, request: LookupRequest, keys: list[Key], acts: list[_Act]) -> Outcomes:
+    def _answer_keys(self, request: LookupRequest, keys: list[KeyTuple], acts: list[_Act]) -> Outcomes:
         names = self.table.schema.names
         places = [names.index(name) for name in self._key]
         found = [

@@ -27,7 +27,7 @@ from lookup_hints.spi import (
 )
 from lookup_hints.spi.connector import outcomes_of, rows_of
 
-Asked = Callable[[Connector, Sequence[LookupRequest]], list[list[Placed]]]
+AskByAbility = Callable[[Connector, Sequence[LookupRequest]], list[list[Placed]]]
 """For each ability of a connector its answers to some requests."""
 
 
@@ -43,7 +43,7 @@ def conditions_of(connector: Connector, columns: pa.Schema) -> list[OrderConditi
     return [each for each in found if isinstance(connector, OrderedLookup) and connector.can_order(each)]
 
 
-def check_rows_by_order(connector: Connector, request: LookupRequest, asked: Asked) -> None:
+def check_rows_by_order(connector: Connector, request: LookupRequest, asked: AskByAbility) -> None:
     """Ask for the rows of the keys of ``request`` that answer values, in each order that ``connector`` knows.
 
     The values are those that the rows have, and those beside them.
@@ -154,7 +154,7 @@ async def _compare_together_and_alone(connector: AsyncRowLookup, request: Lookup
         # All at once, so that there are connections over which many can be started.
         await asyncio.gather(*(_outcome_of_row(connector, row) for row in rows))
         for _ in range(_ROUNDS):
-            together = _Together(connector)
+            together = _StartedTogether(connector)
             outcomes = await together.outcomes(rows)
             started += together.count
             assert _rows_and_errors(connector, rows, outcomes, request) == _rows_and_errors(
@@ -174,7 +174,7 @@ async def _outcome_of_row(connector: AsyncRowLookup, row: RowRequest) -> Rows | 
         return error
 
 
-class _Together:
+class _StartedTogether:
     """Starts keys as the engine does, and looks up the others."""
 
     def __init__(self, connector: AsyncRowLookup) -> None:

@@ -43,7 +43,7 @@ from lookup_hints.limits.shared_limits import LimitStores, folder_of_executor
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.lookup_metrics import Cause, LookupMetrics, MaxGauge, Report
 from lookup_hints.metrics.otel_setup import Telemetry
-from lookup_hints.metrics.task_recorder import UNOBSERVED, RequestObserver, Waits, Watch
+from lookup_hints.metrics.task_recorder import UNOBSERVED, OnCounts, RequestObserver, Waits
 from lookup_hints.spi import AsyncRowLookup
 from lookup_hints.spi.secrets import without_secrets
 from lookup_hints.worker.dead_letter_files import DeadLetterWriter
@@ -171,7 +171,7 @@ class _Task:
         spec: LookupSpec,
         opened: OpenedSync | OpenedAsync,
         batches: Iterator[Sequence[pa.Array]],
-        watch: Watch | None = None,
+        watch: OnCounts | None = None,
         observer: RequestObserver = UNOBSERVED,
         limiter: RequestLimiter = UNLIMITED,
         memory: TaskCache | None = None,

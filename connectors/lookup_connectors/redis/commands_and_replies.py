@@ -124,7 +124,7 @@ def answer(reading: Reading, request: LookupRequest, *, together: bool) -> Steps
             values += yield from _get_strings(part, together=together)
     mistaken = reading.mistaken(request.keys)
     values = [None if at in mistaken else value for at, value in enumerate(values)]
-    return _Rows(reading, request, keys, mistaken).outcomes(values)
+    return _RowBuilder(reading, request, keys, mistaken).outcomes(values)
 
 
 def _get_strings(keys: Sequence[str], *, together: bool) -> Steps[list[Any]]:
@@ -195,7 +195,7 @@ def _keys_if_any_exists(keys: list[str]) -> Steps[list[str]]:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-class _Rows:
+class _RowBuilder:
     """The values of the keys of one request, on their way to be columns."""
 
     def __init__(

@@ -53,10 +53,10 @@ _SHARE = 1 / 8
 """No merged segment is larger than this part of the limits: the oldest one is not much of the whole."""
 
 
-Placed = tuple[pa.Table, Positions]
+RowsAt = tuple[pa.Table, Positions]
 
 
-def _with_positions(found: Sequence[Placed]) -> tuple[tuple[pa.Table, pa.Array], ...]:
+def _with_positions(found: Sequence[RowsAt]) -> tuple[tuple[pa.Table, pa.Array], ...]:
     return tuple((rows, pa.array(at, pa.int32())) for rows, at in found)
 
 
@@ -114,9 +114,9 @@ class Store:
         # In the order of the hashes, so that what is asked of a segment lies side by side.
         asked, is_open = in_order(hashes)[0], np.ones(len(hashes), np.bool_)
         missing = [np.zeros(0, np.int64)]
-        found: list[Placed] = []
-        refreshing: list[Placed] = []
-        fallback: list[Placed] = []
+        found: list[RowsAt] = []
+        refreshing: list[RowsAt] = []
+        fallback: list[RowsAt] = []
         for segment in reversed(self._segments.values()):
             if not len(asked):
                 break

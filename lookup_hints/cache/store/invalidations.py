@@ -203,7 +203,7 @@ MOST_CHANGED = 100_000
 
 _LOOK_BACK = 2
 
-Ask = Callable[[int | None], tuple[int | None, pa.Table | None]]
+ReadChanges = Callable[[int | None], tuple[int | None, pa.Table | None]]
 """Asks the source: what is above a value of the column, or only how far it has grown.
 
 Returns the greatest value, None where there is none; and the keys of the rows that are above, None where they
@@ -273,7 +273,7 @@ class Checks:
         self._interval, self._step, self._longest, self._clock = interval, step, longest, clock
         self._known = _State(-math.inf)
 
-    def failure(self, ask: Ask) -> str:
+    def failure(self, ask: ReadChanges) -> str:
         """Why answers may not be used, as changes are not known; empty where all of them are invalidated.
 
         Asks the source if that is due; whoever comes meanwhile waits.
@@ -290,7 +290,7 @@ class Checks:
         """Whether no check is due; one of the future counts for nothing, as clocks may jump."""
         return 0 <= self._clock() - state.tried < self._interval
 
-    def _invalidate_changes(self, state: _State, ask: Ask) -> _State:
+    def _invalidate_changes(self, state: _State, ask: ReadChanges) -> _State:
         """Invalidate what has changed since ``state``."""
         began, since = self._clock(), self._changed_since(state)
         try:

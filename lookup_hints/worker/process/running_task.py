@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lookup_hints.metrics.lookup_metrics import LookupMetrics, Plain, TaskRecord, TaskRun
 
 if TYPE_CHECKING:
-    from lookup_hints.metrics.task_recorder import Watch
+    from lookup_hints.metrics.task_recorder import OnCounts
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Of Spark's StreamExecution and MicroBatchExecution: properties of the jobs of a micro-batch."""
@@ -84,7 +84,7 @@ class Reporter:
             self._send([TaskRecord(function, run, counts).plain()])
 
 
-def teller(function: str) -> Watch | None:
+def teller(function: str) -> OnCounts | None:
     """Tells the driver how far ``function`` is in the task that runs; None where nobody listens."""
     address, run = job_property(PROPERTY), task_run()
     if not address or run is None:

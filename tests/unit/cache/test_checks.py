@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookup_hints.cache.store import invalidations as checking
-from lookup_hints.cache.store.invalidations import Ask, Checks, Invalidations, Unanswered
+from lookup_hints.cache.store.invalidations import Checks, Invalidations, ReadChanges, Unanswered
 from tests.unit.cache.support import AGES, KEYS, Clock, Learning, asked, keys, learned, store
 
 INTERVAL = 10.0
@@ -413,7 +413,7 @@ def test_the_test_before_can_fail() -> None:
     """Without looking back, a change that is seen late is missed."""
     clock = Clock()
     table = Written(clock, None)
-    ask: Ask = table.ask
+    ask: ReadChanges = table.ask
     table.begin(1)
     table.begin(2)
     table.commit(1)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from lookup_hints.engine.arrow import Keys, distinct_keys
-from lookup_hints.engine.backlog import Ask
+from lookup_hints.engine.backlog import ScheduledRequest
 from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.lookup_spec import LookupName, LookupSettings, LookupSpec
@@ -60,9 +60,9 @@ def rows(*values: Row, schema: pa.Schema = SCHEMA) -> pa.Table:
     )
 
 
-def ids(asked: LookupRequest | Ask) -> list[Any]:
+def ids(asked: LookupRequest | ScheduledRequest) -> list[Any]:
     """The keys of a request, of one column."""
-    request = asked.request if isinstance(asked, Ask) else asked
+    request = asked.request if isinstance(asked, ScheduledRequest) else asked
     return list(request.keys.column(0).to_pylist())
 
 
@@ -85,10 +85,10 @@ def keys(*values: Any) -> Keys:
     return distinct_keys(pa.table({"id": pa.array(values, pa.int64())}))
 
 
-def asks(of: RequestScheduler, now: float = 0.0) -> list[Ask]:
+def asks(of: RequestScheduler, now: float = 0.0) -> list[ScheduledRequest]:
     """All that ``of`` wants to ask at once."""
     found = []
-    while isinstance(step := of.next(now), Ask):
+    while isinstance(step := of.next(now), ScheduledRequest):
         found.append(step)
     return found
 

@@ -16,7 +16,7 @@ from lookup_hints.engine.adaptive_batch_size import (
     RequestSize,
 )
 from lookup_hints.engine.arrow import ordered_keys
-from lookup_hints.engine.backlog import Ask, Idle
+from lookup_hints.engine.backlog import Idle, ScheduledRequest
 from lookup_hints.errors import AnswerTooLarge
 from tests.unit.engine.support import Asked, asks, handed_back, ids, keys, names_of, scheduler
 
@@ -68,7 +68,7 @@ def test_a_flow_learns_from_its_answers() -> None:
     lookup = scheduler(asynchronous=True, capacity=1, batch_size=10_000)
     lookup.add(keys(*range(10_000)))
     sizes, now = [], 0.0
-    while isinstance(ask := lookup.next(now), Ask):
+    while isinstance(ask := lookup.next(now), ScheduledRequest):
         sizes.append(len(ids(ask)))
         now += QUICK
         lookup.answered(ask, names_of()(ask.request), now)
@@ -137,7 +137,7 @@ def test_keys_whose_answer_was_too_large_are_asked_again_in_the_order_of_their_r
     assert ids(too_large) == [*range(1000)]
     lookup.failed(too_large, AnswerTooLarge("too large", keys=10), 0.0)
     asked = []
-    while isinstance(ask := lookup.next(0.0), Ask):
+    while isinstance(ask := lookup.next(0.0), ScheduledRequest):
         asked.append(ids(ask))
         lookup.answered(ask, names_of()(ask.request), 0.0)
     assert len(asked[0]) == 10

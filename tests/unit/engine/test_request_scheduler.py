@@ -11,7 +11,7 @@ import pytest
 
 from lookup_hints.engine import input_window
 from lookup_hints.engine.arrow import distinct_keys
-from lookup_hints.engine.backlog import Ask, Idle, WaitUntil
+from lookup_hints.engine.backlog import Idle, ScheduledRequest, WaitUntil
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout, OptionError, Problem
 from lookup_hints.lookup_spec import LookupSettings, LookupSpec
@@ -34,7 +34,7 @@ ALL = names_of()
 NONE = rows()
 
 
-def answer_all(of: RequestScheduler, found: Sequence[Ask], now: float = 0.0) -> None:
+def answer_all(of: RequestScheduler, found: Sequence[ScheduledRequest], now: float = 0.0) -> None:
     for ask in found:
         of.answered(ask, ALL(ask.request), now)
 
@@ -191,9 +191,9 @@ def test_no_input_is_wanted_while_keys_wait_to_be_sent() -> None:
     assert lookup.wants_input
 
 
-def lookup_ask(of: RequestScheduler) -> Ask:
+def lookup_ask(of: RequestScheduler) -> ScheduledRequest:
     step = of.next(0.0)
-    assert isinstance(step, Ask)
+    assert isinstance(step, ScheduledRequest)
     return step
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lookup_hints.engine import adaptive_batch_size as pacing_module
 from lookup_hints.engine import input_window as window_module
 from lookup_hints.engine import request_scheduler as next_request
-from lookup_hints.engine.backlog import Ask, WaitUntil
+from lookup_hints.engine.backlog import ScheduledRequest, WaitUntil
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.errors import AnswerTooLarge, LookupTimeout
 from lookup_hints.retry import ExponentialDelay, FixedDelay
@@ -58,7 +58,7 @@ class Simulation:
     """Whether rows are taken from the scheduler only where nothing else can be done."""
 
     now: float = 0.0
-    in_flight: list[tuple[float, int, Ask]] = field(default_factory=list)
+    in_flight: list[tuple[float, int, ScheduledRequest]] = field(default_factory=list)
     results: list[list[tuple[int, str]] | None] = field(default_factory=list)
     tie: count[int] = field(default_factory=count)
 
@@ -67,7 +67,7 @@ class Simulation:
         while not self.scheduler.is_done:
             step = self.scheduler.next(self.now)
             settled = self.take()  # by giving up keys that are out of time
-            if isinstance(step, Ask):
+            if isinstance(step, ScheduledRequest):
                 self.send(step)
             elif self.scheduler.wants_input:
                 self.read(next(waiting, None))
@@ -88,7 +88,7 @@ class Simulation:
         else:
             self.scheduler.add(keys(*window))
 
-    def send(self, ask: Ask) -> None:
+    def send(self, ask: ScheduledRequest) -> None:
         found = ids(ask)
         assert len(found) == len(set(found)) > 0
         assert None not in found

@@ -15,7 +15,7 @@ from lookup_hints.engine import input_window
 from lookup_hints.engine import request_scheduler as flow_module
 from lookup_hints.engine import request_scheduler as next_request
 from lookup_hints.engine.arrow import ordered_keys
-from lookup_hints.engine.backlog import Ask, Hold, Idle, WaitUntil
+from lookup_hints.engine.backlog import Hold, Idle, ScheduledRequest, WaitUntil
 from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.request_scheduler import HOLD_SECONDS, RequestScheduler
 from lookup_hints.spi import SupportsBackpressure
@@ -47,7 +47,7 @@ def text(key: int) -> str:
     return f"{key:>{ROW}}"
 
 
-def answer(of: RequestScheduler, *found: Ask, now: float = 0.0) -> None:
+def answer(of: RequestScheduler, *found: ScheduledRequest, now: float = 0.0) -> None:
     for ask in found:
         of.answered(ask, wide(*ids(ask)), now)
 
@@ -63,11 +63,11 @@ def everything(of: RequestScheduler) -> tuple[list[list[int]], list[int | None]]
     of.add(None)
     while not of.is_done:
         step = of.next(0.0)
-        if isinstance(step, Ask):
+        if isinstance(step, ScheduledRequest):
             asked.append(ids(step))
             answer(of, step)
         found += (settled := ids_of([*of.finished()]))
-        assert isinstance(step, Ask) or settled or of.is_done
+        assert isinstance(step, ScheduledRequest) or settled or of.is_done
     return asked, found
 
 
@@ -152,9 +152,9 @@ def test_keys_wait_while_a_late_retry_holds_the_rows_behind_it(ordered: bool) ->
     lookup = scheduler(batch_size=1, ordered=ordered, retry=ON_MISS)
     lookup.add(keys(*range(50)))
     head = lookup.next(0.0)
-    assert isinstance(head, Ask)
+    assert isinstance(head, ScheduledRequest)
     lookup.answered(head, rows(), 0.0)
-    while isinstance(ask := lookup.next(0.0), Ask):
+    while isinstance(ask := lookup.next(0.0), ScheduledRequest):
         answer(lookup, ask)
     assert ask == WaitUntil(10.0)
     assert lookup.metrics.requests == 12
@@ -163,7 +163,7 @@ def test_keys_wait_while_a_late_retry_holds_the_rows_behind_it(ordered: bool) ->
     assert ids(again) == [0]
     answer(lookup, again, now=10.0)
     assert ids_of([*lookup.finished()]) == [*range(12)]
-    assert isinstance(lookup.next(10.0), Ask)
+    assert isinstance(lookup.next(10.0), ScheduledRequest)
 
 
 def test_the_first_row_has_a_slot_though_settled_requests_behind_it_take_all() -> None:
@@ -173,7 +173,7 @@ def test_the_first_row_has_a_slot_though_settled_requests_behind_it_take_all() -
     lookup.answered(head, rows(), 0.0)
     answer(lookup, *others)
     answer(lookup, *asks(lookup))
-    assert isinstance(lookup.next(10.0), Ask)
+    assert isinstance(lookup.next(10.0), ScheduledRequest)
 
 
 def test_time_in_which_there_was_no_room_for_a_retry_is_not_its_own() -> None:
@@ -215,7 +215,7 @@ def test_a_row_door_starts_no_lookup_that_was_given_out_before_rows_were_known_t
 # --- lookups under way
 
 
-def well_filled(**settings: object) -> tuple[RequestScheduler, list[Ask]]:
+def well_filled(**settings: object) -> tuple[RequestScheduler, list[ScheduledRequest]]:
     """A scheduler that holds much, behind its first row; and what it has asked still."""
     lookup = scheduler(batch_size=1, ordered=False, **settings)
     lookup.add(keys(*range(20)))
