@@ -13,9 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from matplotlib import pyplot
-
 from benchmarks.measuring import RESULTS, ROOT, Figure
+from benchmarks.plot import plot
 from docs import generate_performance
 
 PLOT = ROOT / "docs" / "crossover.svg"
@@ -91,17 +90,8 @@ def _row(figure: Figure) -> str:
 
 
 def _draw(series: dict[str, dict[str, float]]) -> None:
-    figure, axes = pyplot.subplots(figsize=(7, 4))
-    sizes = [int(size) for size in series]
-    for way in next(iter(series.values())):
-        axes.loglog(sizes, [times[way] for times in series.values()], marker="o", label=way)
-    axes.set_xlabel("orders on the left; 1 M customers on the right")
-    axes.set_ylabel("seconds")
-    axes.grid(visible=True, which="major", alpha=0.3)
-    axes.legend()
-    figure.tight_layout()
-    pyplot.rcParams["svg.hashsalt"] = "lookup_hints"
-    figure.savefig(PLOT, metadata={"Date": None})
+    title = "Seconds by the number of orders, for each way"
+    PLOT.write_text(plot(series, title, "orders; 1 M customers", "seconds"), encoding="utf-8")
 
 
 if __name__ == "__main__":
