@@ -11,7 +11,8 @@ _COLOURS = ("#3f6fd8", "#e8720c", "#2f9e6e", "#c2408a", "#8a6d3b")
 _STYLE = """\
 .plot { --ink: #1f2933; --soft: #52606d; --ground: #fff }
 @media (prefers-color-scheme: dark) { .plot { --ink: #e4e7eb; --soft: #9aa5b1; --ground: #1e2129 } }
-.md-typeset .plot { --ink: var(--md-typeset-color); --soft: var(--md-default-fg-color--light); --ground: none }
+.md-typeset .plot { --ink: var(--md-typeset-color); --soft: var(--md-default-fg-color--light) }
+.md-typeset .plot { --ground: none }
 .plot text { font: 13px system-ui, sans-serif; fill: var(--ink) } .plot .soft { fill: var(--soft) }
 .plot .grid { stroke: var(--soft); stroke-opacity: 0.3 } .plot .line { fill: none; stroke-width: 2 }"""
 

@@ -14,8 +14,6 @@ TARGET = Path(__file__).with_name("metrics.md")
 _INTRODUCTION = """\
 # Metrics
 
-This page is made from the counts in the code by `python docs/generate_metrics.py`.
-
 `session.metrics()` gives a `LookupMetrics` for each lookup of the session. Its key is a `LookupName`: table,
 alias, connector, the line at which the statement begins, and the Spark function that EXPLAIN shows.
 

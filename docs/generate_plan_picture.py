@@ -47,12 +47,13 @@ _RATES = LookupTable(
 
 
 def picture() -> str:
-    """The picture of ``QUERY``, in colours that can be read on any page."""
+    """The picture of ``QUERY``, in the colours of the site's page; elsewhere dark on light."""
     kinds = {"postgres": PostgresConnector, "http": HttpConnector}
     using = context(tables={each.name: each for each in (_CUSTOMERS, _RATES)})
     using = replace(using, connector=lambda table: kinds[table.connector](table))
     [svg] = re.findall(r"<svg.*</svg>", plan_picture(planned(QUERY, using)), re.DOTALL)
-    drawn: str = svg.replace("max-width:100%;color:inherit", "color:#1f2933;background:#f5f7fa")
+    colours = "color:var(--md-typeset-color, #1f2933);background:var(--md-code-bg-color, #f5f7fa)"
+    drawn: str = svg.replace("max-width:100%;color:inherit", colours)
     return f"{drawn}\n"
 
 

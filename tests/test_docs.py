@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import lookup_hints
 import lookup_hints.spi
 import lookup_hints.testing
@@ -16,6 +18,7 @@ from docs import (
     generate_plan_picture,
     generate_sql_support,
 )
+from docs.package_page import links_of, readme_for_an_index, repository_in
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.tables.registry import connector_class
 
@@ -104,16 +107,38 @@ def test_sources_fit_the_width_of_a_page() -> None:
     assert [(page, line) for page, block in blocks for line in block.splitlines() if len(line) > 80] == []
 
 
-def test_the_front_page_shows_what_other_pages_run_and_measure() -> None:
-    front, start, performance = (
-        (ROOT / "docs" / name).read_text(encoding="utf-8")
-        for name in ("index.md", "start.md", "performance.md")
-    )
-    shown = re.findall(r"^    (.*)", front, re.MULTILINE)
-    assert len(shown) > 30
-    assert [line for line in shown if line not in start.splitlines()] == []
+def test_the_figure_of_the_front_page_is_the_measured_one() -> None:
+    front = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     (figure,) = re.findall(r"\*\*[\d.]+ times\*\*", front)
-    assert figure in performance
+    assert figure in (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("repository", ["", "https://git.example.com/lookups"])
+def test_the_readme_of_a_package_index_has_no_link_that_only_works_in_the_repository(repository: str) -> None:
+    shown = readme_for_an_index((ROOT / "README.md").read_text(encoding="utf-8"), repository)
+    links = re.findall(r"\]\(([^)]*)\)", shown)
+    assert [link for link in links if not link.startswith("https://")] == []
+    assert (len(links) > 30) == bool(repository)
+
+
+def test_one_setting_gives_the_links_of_package_and_site() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert links_of(repository_in(project)) == {} or repository_in(project).startswith("https://")
+    filled = re.sub(r'^repository = ".*"$', 'repository = "https://git.example.com/a/"', project, flags=re.M)
+    assert links_of(repository_in(filled))["Issues"] == "https://git.example.com/a/issues"
+
+
+def test_diagrams_take_the_colours_of_the_page() -> None:
+    for name in ("key-travels", "late-row", "ordered", "crossover"):
+        svg = (ROOT / "docs" / f"{name}.svg").read_text(encoding="utf-8")
+        outside = re.sub("<style>.*</style>", "", svg, flags=re.DOTALL)
+        assert "--md-typeset-color" in svg
+        assert "prefers-color-scheme: dark" in svg
+        assert not re.search('fill[:=] ?"?(white|#fff|black|#000)', outside)
+
+
+def test_copied_commands_have_no_prompt() -> None:
+    assert [page.name for page in PAGES if re.search(r"^ *\$ ", page.read_text(encoding="utf-8"), re.M)] == []
 
 
 def test_the_pages_on_the_api_list_what_can_be_imported() -> None:

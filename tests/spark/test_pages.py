@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
+_TAB = re.compile(r"^    ```(\w+)\n(.*?)^    ```$", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -42,8 +44,8 @@ def test_the_keys_of_the_page_on_security_are_shown_and_hidden(
 
 def test_the_example_of_the_connector_adbc(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     blocks = blocks_of((DOCS / "connectors" / "adbc.md").read_text(encoding="utf-8"))
-    assert [kind for kind, _ in blocks] == ["", "python", ""]
-    run_blocks(blocks[1:], "adbc.md", spark, capsys)
+    assert [kind for kind, _ in blocks] == ["python", ""]
+    run_blocks(blocks, "adbc.md", spark, capsys)
 
 
 def test_the_first_connector_of_the_page_on_your_own(
@@ -75,6 +77,24 @@ def test_the_queries_of_the_readme(
     (plane,) = session.metrics().values()
     assert (plane.keys, plane.requests) == (6, 1)
     assert session.sql(with_hint).count() == 842
+
+
+def test_the_examples_of_the_front_page_show_the_same_rows(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (DOCS / "index.md").read_text(encoding="utf-8")
+    tabs = [(kind, textwrap.dedent(text)) for kind, text in _TAB.findall(page)]
+    shown = next(text for kind, text in _BLOCK.findall(page) if kind == "text")
+    assert [kind for kind, _ in tabs] == ["sql", "python", "python"]
+    monkeypatch.setattr(type(spark.builder), "getOrCreate", lambda _: spark.newSession())
+    table, query = tabs[0][1].removesuffix(";\n").split(";\n\n")
+    session = LookupSession(spark.newSession())
+    session.sql(table)
+    session.sql(query).show()
+    assert capsys.readouterr().out.strip() == shown.strip()
+    for _, program in tabs[1:]:
+        exec(compile(program, "index.md", "exec"), {"__name__": "__main__"})
+        assert capsys.readouterr().out.strip() == shown.strip()
 
 
 def run_blocks(

@@ -15,10 +15,11 @@ from lookup_hints.cli.main import main
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 PAGE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-TYPED = [block.removeprefix("$ ").partition("\n") for kind, block in BLOCKS if not kind and "$ " in block]
+CHECK = r"^```sh\n(lookup-hints check [^\n]*)\n```\n\n```\n(.*?)^```$"
+CHECKS = re.findall(CHECK, PAGE, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize(("command", "shown"), [(typed, shown) for typed, _, shown in TYPED], ids=str)
+@pytest.mark.parametrize(("command", "shown"), CHECKS, ids=str)
 def test_checks_write_what_the_page_shows(
     command: str,
     shown: str,
@@ -35,9 +36,10 @@ def test_checks_write_what_the_page_shows(
 
 
 def test_the_commands_of_the_page_are_understood() -> None:
-    lines = [line for kind, block in BLOCKS if not kind and "$ " not in block for line in block.splitlines()]
+    lines = [line for kind, block in BLOCKS if kind == "sh" for line in block.splitlines()]
     typed = [arguments for line in lines for arguments in _arguments(line)]
-    assert {first for first, *_ in typed} == {"demo", "run", "shell", "doctor", "import", "completion"}
+    known = {"demo", "run", "shell", "check", "doctor", "import", "completion"}
+    assert {first for first, *_ in typed} == known
     for arguments in typed:
         parser().parse_args(arguments)
 
@@ -54,7 +56,7 @@ def _arguments(line: str) -> list[list[str]]:
 
 
 def test_the_page_shows_checks_in_three_formats() -> None:
-    assert len(TYPED) == 3
+    assert len(CHECKS) == 3
 
 
 def test_the_page_names_the_hook_of_pre_commit() -> None:
