@@ -129,7 +129,8 @@ class Settling:
             placed = placed.filter(pc.invert(pc.is_in(placed.positions, value_set=again)))
             missed = missed.filter(pc.invert(pc.is_in(missed, value_set=again)))
         self._keep_rows_of_part(part, placed)
-        self._cache_answers(part, placed, missed, asked, notes)
+        if self._state.learn is not None:
+            self._state.learn(part.keys, placed, missed, asked)
         if len(missed):
             told = [notes[position] for position in missed.to_pylist()] if notes else [None] * len(missed)
             self._keep_outcome_rows(part.among(missed), Outcome(None, part.attempt, told))
@@ -185,14 +186,6 @@ class Settling:
         found = (each.filter(pc.invert(pc.is_in(each.positions, value_set=again))) for each in known.found)
         missing = known.missing.filter(pc.invert(pc.is_in(known.missing, value_set=again)))
         return replace(known, found=tuple(found), missing=missing)
-
-    def _cache_answers(
-        self, part: Part, placed: Placed, missed: pa.Array, asked: float, notes: Sequence[Any]
-    ) -> None:
-        """Let what is final be remembered; not a miss of which the connector tells more than that."""
-        if self._state.learn is not None:
-            missing = missed[:0] if notes else missed
-            self._state.learn(part.keys, placed, missing, asked)
 
     def _positions_to_retry(self, placed: Placed, missed: pa.Array, size: int) -> pa.Array:
         retry = self._settings.retry

@@ -201,6 +201,12 @@ class ConnectorContract:
             assert given == [*there, Counter(), *missing, *there, Counter()]
             assert found.metrics.keys == len(self.present) + len(self.absent), "each distinct key once"
             assert found.metrics.null_key_rows == 2
+            has_rows = {
+                tuple(key[name] for name in by): is_there
+                for keys, is_there in ((self.present, True), (self.absent, False))
+                for key in keys
+            }
+            assert {key: count > 0 for key, count in found.cached.items()} == has_rows, "a cache keeps both"
 
     def test_it_shows_none_of_its_secrets_and_knows_them(self, table: LookupTable) -> None:
         connector = self.connector(table)

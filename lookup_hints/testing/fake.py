@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from lookup_hints.engine.arrow import distinct_keys
+from lookup_hints.engine.arrow import Placed, distinct_keys
 from lookup_hints.engine.async_runner import AsyncRunner, LoopCall, run_async
+from lookup_hints.engine.backlog import Learn
 from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.permits import limiter_of
 from lookup_hints.engine.request_scheduler import RequestScheduler
@@ -143,11 +144,13 @@ class LookedUp:
         rows: for each input key, in order, its rows as tuples; None where `on-error=skip` drops it.
         seconds: how long it took, on the clock that only waits move.
         metrics: what was counted.
+        cached: what a cache would keep: for each key how many rows, 0 for a miss.
     """
 
     rows: list[list[tuple[Any, ...]] | None]
     seconds: float
     metrics: LookupMetrics
+    cached: dict[tuple[Any, ...], int]
 
 
 def looked_up(
@@ -178,27 +181,34 @@ def looked_up(
     spec = LookupSpec(connector, key_columns, names, LookupSettings(**settings), LookupName(function="test"))
     table = pa.table([list(column) for column in zip(*keys, strict=True)], schema=spec.key_schema)
     run = _run_async if spec.settings.asynchronous else _run_sync
-    windows, seconds, scheduler = run(spec, table, waits=waits)
+    cached: dict[tuple[Any, ...], int] = {}
+
+    def learn(keys: pa.Table, found: Placed, missing: pa.Array, _: float) -> None:
+        names = [tuple(row.values()) for row in keys.to_pylist()]
+        cached.update((names[position], 0) for position in missing.to_pylist())
+        cached.update((names[at], rows) for at, rows in Counter(found.positions.to_pylist()).items())
+
+    windows, seconds, scheduler = run(spec, table, learn, waits=waits)
     lists = [each for window in windows for part in window.results(spec) for each in part.to_pylist()]
     rows = [None if each is None else [tuple(row.values()) for row in each] for each in lists]
-    return LookedUp(rows, seconds, scheduler.metrics)
+    return LookedUp(rows, seconds, scheduler.metrics, cached)
 
 
 def _make_scheduler(
-    spec: LookupSpec, clock: Callable[[], float], sleep: Callable[[float], None]
+    spec: LookupSpec, learn: Learn, clock: Callable[[], float], sleep: Callable[[float], None]
 ) -> RequestScheduler:
     limiter = limiter_of(spec, LimitStores(), None, clock=clock, sleep=sleep)
-    return RequestScheduler(spec, Random(0), limiter=limiter)  # noqa: S311 - jitter, not cryptography
+    return RequestScheduler(spec, Random(0), limiter=limiter, learn=learn)  # noqa: S311 - jitter, not cryptography
 
 
 def _run_sync(
-    spec: LookupSpec, table: pa.Table, *, waits: bool
+    spec: LookupSpec, table: pa.Table, learn: Learn, *, waits: bool
 ) -> tuple[list[Settled], float, RequestScheduler]:
     connector = spec.connector
     assert isinstance(connector, SyncLookup), f"{type(connector).__name__} cannot be asked sync"
     fake = connector.clock if isinstance(connector, FakeConnector) else FakeClock()
     clock, sleep = (time.monotonic, time.sleep) if waits else (fake, fake.sleep)
-    scheduler = _make_scheduler(spec, clock, sleep)
+    scheduler = _make_scheduler(spec, learn, clock, sleep)
     started = clock()
     connector.open()
     try:
@@ -210,12 +220,12 @@ def _run_sync(
 
 
 def _run_async(
-    spec: LookupSpec, table: pa.Table, *, waits: bool
+    spec: LookupSpec, table: pa.Table, learn: Learn, *, waits: bool
 ) -> tuple[list[Settled], float, RequestScheduler]:
     connector = spec.connector
     assert isinstance(connector, AsyncLookup), f"{type(connector).__name__} cannot be asked async"
     loop = asyncio.SelectorEventLoop() if waits else FakeLoop()
-    scheduler = _make_scheduler(spec, loop.time, time.sleep)
+    scheduler = _make_scheduler(spec, learn, loop.time, time.sleep)
     if isinstance(connector, AsyncRowLookup) and spec.by_row:
         runner: AsyncRunner = RowRunner(
             scheduler, connector, connector.alookup_row, spec.settings.capacity, connector.row_starter

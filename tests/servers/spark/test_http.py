@@ -75,6 +75,55 @@ def test_equal_keys_of_a_task_are_asked_once(session: LookupSession, api: Api) -
     assert sum(api.targets().values()) == 80 * RUNS, "two tasks, forty keys each"
 
 
+NOTHING: list[dict[str, Any]] = [
+    {"status": 404},
+    {"status": 204},
+    {"status": 200, "body": []},
+    {"status": 200, "body": None},
+    {"status": 200, "body": "null"},
+]
+
+
+@pytest.mark.parametrize("path", ["/nothing/{id}", "/nothing?ids={id}"], ids=["one key", "many keys"])
+def test_a_miss_is_requested_once_in_whatever_way_the_api_says_it(
+    session: LookupSession, api: Api, path: str
+) -> None:
+    for number, act in enumerate(NOTHING):
+        api.reset()
+        many = {"keys-per-request": "16"} if "?" in path else {}
+        people_path = path.replace("nothing", f"nothing{number}")
+        create(
+            session, api, "id BIGINT, name STRING", people_path,
+            **{"lookup.cache": "PARTIAL", "lookup.partial-cache.missing-ttl": "1 h", **many},
+        )  # fmt: skip
+        target = people_path.replace("{id}", "7")
+        api.script(target, *[act | {"repeat": True}])
+        query = "SELECT id, p.name FROM VALUES (7) AS v (id) LEFT JOIN people p USING (id)"
+        assert [session.sql(query).collect() for _ in range(3)] == [[(7, None)]] * 3
+        assert api.targets() == {target: 1}, act
+
+
+def test_a_miss_ends_a_row_that_is_too_old(session: LookupSession, api: Api) -> None:
+    people(
+        session, api,
+        **{
+            "lookup.cache": "PARTIAL", "lookup.partial-cache.expire-after-write": "100 ms",
+            "lookup.partial-cache.missing-ttl": "1 h",
+            "lookup.partial-cache.stale-while-revalidate": "1 h",
+        },
+    )  # fmt: skip
+    query = "SELECT id, p.name FROM VALUES (7) AS v (id) LEFT JOIN people p USING (id)"
+    assert session.sql(query).collect() == [(7, "n7")]
+    api.script("/people/7", {"status": 404, "repeat": True})
+    deadline = time.monotonic() + 60
+    while session.sql(query).collect() != [(7, None)]:
+        assert time.monotonic() < deadline, "the deleted row is still there"
+        time.sleep(0.05)
+    requests = api.targets()
+    assert session.sql(query).collect() == [(7, None)]
+    assert api.targets() == requests, "the miss is remembered"
+
+
 def test_many_keys_per_request(session: LookupSession, api: Api) -> None:
     create(
         session, api, "id BIGINT, name STRING", "/people?ids={id}",
