@@ -233,7 +233,7 @@ class _HttpPlanning:
 
     def plan(self) -> Plan:
         templates = self._templates()
-        reader = self._reader()
+        reader = self._reader(templates)
         paging = self._paging(templates.body)
         kind = self._choice("error-kind", "")
         errors = ErrorRules(
@@ -381,7 +381,7 @@ class _HttpPlanning:
 
     # The response.
 
-    def _reader(self) -> ResponseReader:
+    def _reader(self, templates: Templates) -> ResponseReader:
         sources = self._sources()
         rows = self._read("rows", self._options.get("rows", "@"), parse_path, named("@"))
         row_key = next(iter(self._columns("row-key")), None)
@@ -390,17 +390,18 @@ class _HttpPlanning:
         for column in self._table.schema:
             if problem := unreadable(column, sources[column.name]):
                 self._wrong(f"column {column.name!r}: {problem}")
+        said = frozenset(name for name in self._names if name == row_key or f"path.{name.lower()}" in given)
+        of_rows = {*self._names} - (templates.columns - said) - {row_key}
         return ResponseReader(
             table=self._table.name,
             rows=rows,
             row_key=row_key,
             sources=sources,
             required=required,
-            said=frozenset(
-                name for name in self._names if name == row_key or f"path.{name.lower()}" in given
-            ),
+            said=said,
             exact=any(_has_decimal(field.type) for field in self._table.schema),
             takes_part=self._choice("partial", "fail") == "accept",
+            unseen=dict.fromkeys(of_rows, 0),
         )
 
     def _sources(self) -> dict[str, Path | str]:

@@ -24,9 +24,10 @@ from lookup_connectors.conversion import (
     shown_as_json,
 )
 from lookup_connectors.http.completeness import SIGNS, cut_list, has_list
+from lookup_connectors.http.error_bodies import plain_name
 from lookup_connectors.json_paths import Path, PathFailure
 from lookup_connectors.text_values import from_texts
-from lookup_hints.errors import ConnectorError
+from lookup_hints.errors import ConnectorError, did_you_mean
 from lookup_hints.spi.arrow_types import sql_type
 
 
@@ -83,6 +84,9 @@ METADATA: Mapping[str, pa.DataType] = {
 }
 """What a column can tell about the request that found (or did not find) its row."""
 
+
+ROWS_BEFORE_ABSENT = 50
+"""So many rows may lack what a column reads before it is said that none has it."""
 
 _AS_IT_IS = json.JSONDecoder(parse_constant=JsonWord)
 _EXACTLY = json.JSONDecoder(parse_float=Decimal, parse_constant=JsonWord)
@@ -185,6 +189,7 @@ class ResponseReader:
         said: columns that have a path, or are the row key: where they are keys, a row must say whose it is.
         exact: whether fractions are read as decimals.
         takes_part: whether lists are taken that a row says are cut.
+        unseen: columns whose path no row has led along yet, and how many rows have lacked it.
     """
 
     table: str
@@ -195,6 +200,7 @@ class ResponseReader:
     said: frozenset[str]
     exact: bool
     takes_part: bool = False
+    unseen: dict[str, int] = field(default_factory=dict, compare=False)
 
     def document(self, response: Response) -> Any:
         """The JSON document of ``response``, None for an empty body."""
@@ -367,6 +373,8 @@ class ResponseReader:
                 f"column {column.name!r} of the row {found.whose(row)} is required, and its path"
                 f" {source.text} finds nothing in {shown_as_json(found.rows[row])}."
             )
+        if column.name in self.unseen:
+            self._refuse_absent_path(source, column.name, values, found)
         if not (by_name or self.takes_part) and has_list(column.type):
             self._refuse_cut_lists(source, column, found)
         path = "its name" if by_name else f"path {source.text}"
@@ -378,6 +386,33 @@ class ResponseReader:
             return from_texts(given, column.type) if by_name else from_json_values(given, column.type)
 
         return convert(values, to_arrow, column, table=self.table, where=where)
+
+    def _refuse_absent_path(self, path: Path, column: str, values: Sequence[Any], found: FoundRows) -> None:
+        """Refuse a path that no row has had: where a row has a name that is nearly it at once, else later."""
+        lacks = (
+            [_lacked(path.way, row) for row in found.rows] if values.count(None) == len(values) else [None]
+        )
+        if None in lacks or not path.way:
+            del self.unseen[column]
+            return
+        at, lack = next(((at, each) for at, each in enumerate(lacks) if each), (0, None))
+        if not lack:
+            return
+        self.unseen[column] += sum(map(bool, lacks))
+        depth, members = lack
+        before, name = path.way[:depth], path.way[depth]
+        ways = [source.way for source in self.sources.values() if isinstance(source, Path)]
+        read = {way[depth] for way in ways if len(way) > depth and way[:depth] == before}
+        slip = next((each for each in members if each not in read and _is_slip(name, each)), None)
+        if slip is not None or self.unseen[column] > ROWS_BEFORE_ABSENT:
+            near = did_you_mean(name, list(members)) if slip is None else f"Did you mean {slip!r}?"
+            what = (
+                f"no row has had {name!r} so far, to which the path {path.text} of column {column!r} leads:",
+                f"the row {found.whose(at)} has {', '.join(map(repr, list(members)[:20]))} there.",
+                *([near] if near else ()),
+                f"If all rows may be without it, write 'path.{column}' = 'not_null({path.text})'.",
+            )
+            raise self.refused(" ".join(what))
 
     def _refuse_cut_lists(self, path: Path, column: pa.Field, found: FoundRows) -> None:
         for at, row in enumerate(found.rows):
@@ -418,6 +453,33 @@ class ResponseReader:
                 f" {shown_as_json(found.rows[row])} came. 'rows' says where the rows are,"
                 " 'path.<column>' where a column is."
             )
+
+
+def _lacked(way: Sequence[str], row: Any) -> tuple[int, Mapping[str, Any]] | tuple[()] | None:
+    """Which name of ``way`` the ``row`` lacks, and the members there; nothing where there is nothing.
+
+    None where the way is there, though it may lead to a null.
+    """
+    for depth, name in enumerate(way):
+        if not isinstance(row, dict) or not row:
+            return ()
+        if name not in row:
+            return depth, row
+        row = row[name]
+    return None
+
+
+def _is_slip(name: str, other: str) -> bool:
+    """Whether ``other`` is ``name`` but for signs, capitals, one letter, or two that changed places."""
+    one, two = sorted((plain_name(name), plain_name(other)), key=len)
+    if one == two or len(one) < 3 or len(two) - len(one) > 1:
+        return one == two
+    at = next((at for at, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), len(one))
+    if len(one) < len(two):
+        return two[at].isalpha() and one[at:] == two[at + 1 :]
+    is_letter = one[at].isalpha() and two[at].isalpha()
+    changed_places = one[at : at + 2] == two[at : at + 2][::-1] and one[at + 2 :] == two[at + 2 :]
+    return is_letter and (changed_places or one[at + 1 :] == two[at + 1 :])
 
 
 def _kind(response: Response) -> str:

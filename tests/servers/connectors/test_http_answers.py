@@ -7,10 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lookup_connectors.http.headers import next_link
-from lookup_connectors.http.response import Response
+from lookup_connectors.http.options import plan_of
+from lookup_connectors.http.response import FoundRow, FoundRows, HttpFailure, Response, Told
 from lookup_connectors.json_paths import parse_path
 
 from lookup_hints.spi import Outcomes
+from lookup_hints.spi.request_and_answer import LookupTable
 from tests.servers.connectors.recorded import HOME, Outcome, answer, outcome, response
 
 ADA = {"id": "1", "name": "Ada"}
@@ -330,6 +332,64 @@ def test_pages_without_a_place_for_rows_are_empty_where_another_has_one() -> Non
     told = outcome(options, queued, response({"id": "q", "data": [ADA], "nextUri": "/x/3"}), ended)
     assert told.rows == [ADA], told.error
     assert "there is nothing at 'rows' = 'data'" in str(outcome(options, queued, ended).error)
+
+
+# --- paths of columns that no row has ---------------------------------------------------------------
+
+THREE = pa.schema([("id", pa.string()), ("name", pa.string()), ("other", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("path", "row", "shown"),
+    [
+        ("data.nam", {"data": {"name": "Ada", "zip": "1"}},
+         "no row has had 'nam' so far, to which the path data.nam of column 'name' leads: the row for id = '1'"
+         " has 'name', 'zip' there. Did you mean 'name'?"),
+        ("first_name", {"firstName": "Ada"}, "Did you mean 'firstName'?"),
+        ("Data.name", {"data": {"name": "Ada"}}, "Did you mean 'data'?"),
+        ("lables[].text", {"labels": [{"text": "Ada"}]}, "Did you mean 'labels'?"),
+        ("titel", {"title": "Ada"}, "Did you mean 'title'?"),
+        ("data.nam", {"data": {"nickname": "Ada"}}, ""),
+        ("data.nam", {"data": {}}, ""),
+        ("data.nam", {"data": None}, ""),
+        ("data.nam", {"data": {"nam": None, "name": "Ada"}}, ""),
+        ("address2", {"address1": "Ada"}, ""),
+        ("updated_at", {"created_at": "Ada"}, ""),
+        ("parent", {"parent_id": "Ada"}, ""),
+        ("others", {"other": "what another column reads"}, ""),
+        ("not_null(data.nam)", {"data": {"name": "Ada"}}, ""),
+    ],
+)  # fmt: skip
+def test_a_path_that_is_nearly_one_of_the_row_is_an_error(path: str, row: Any, shown: str) -> None:
+    told = outcome({"path.name": path}, response({"id": "1", "other": "x", **row}), schema=THREE)
+    assert told.kind == ("permanent" if shown else "found"), told.error
+    assert shown in str(told.error)
+    assert not shown or f"'path.name' = 'not_null({path})'" in str(told.error)
+
+
+@pytest.mark.parametrize(("rows", "kind"), [(50, "found"), (51, "permanent")])
+def test_a_path_that_no_row_has_is_an_error_after_some(rows: int, kind: str) -> None:
+    told = outcome({"path.name": "profile.title"}, response([{"id": "1", "other": "x"}] * rows), schema=THREE)
+    assert told.kind == kind, told.error
+    if kind == "permanent":
+        assert "no row has had 'profile' so far" in str(told.error)
+    one_has_it = [{"other": "x"}] * 100 + [{"other": "x", "profile": {"title": "Countess"}}]
+    assert len(outcome({"path.name": "profile.title"}, response(one_has_it), schema=THREE).rows) == 101
+
+
+def test_rows_without_a_path_are_counted_over_answers() -> None:
+    table = LookupTable("people", THREE, (), {"url": f"{HOME}/x/{{id}}", "path.name": "profile.title"})
+    reader = plan_of(table).reader
+    found = FoundRows.of([FoundRow({"other": "x"}, None, {"id": "1"}, Told("hit"))])
+    for _ in range(50):
+        reader.as_table(found, THREE)
+    with pytest.raises(HttpFailure, match="no row has had 'profile' so far"):
+        reader.as_table(found, THREE)
+
+
+def test_a_column_that_only_feeds_the_request_need_not_be_in_rows() -> None:
+    options = {"url": f"{HOME}/x/{{id}}?o={{other}}"}
+    assert outcome(options, response([{"name": "Ada"}] * 60), schema=THREE).kind == "found"
 
 
 # --- misses that are said ---------------------------------------------------------------------------
