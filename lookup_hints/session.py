@@ -326,7 +326,14 @@ class LookupSession:
             'http://127.0.0.1:40123/metrics'
         """
         job_name = self.spark.conf.get("spark.app.name", "") or "" if flink_names else ""
-        return serve(port, host, self.metrics, flink_names=flink_names, job_name=job_name)
+        return serve(
+            port,
+            host,
+            self.metrics,
+            planner_failures=lambda: self._state.failures.count,
+            flink_names=flink_names,
+            job_name=job_name,
+        )
 
     def watching(self) -> AbstractContextManager[Callable[[], Mapping[LookupName, Moment]]]:
         """Live counts while statements of this thread run, running tasks included.

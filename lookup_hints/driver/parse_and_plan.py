@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lookup_hints.driver.attempts import PlannerFailures, first_that_works
 from lookup_hints.driver.execute_immediate import Immediate, read_immediate
 from lookup_hints.driver.functions import spark_version, transport_for, wrapping_for
 from lookup_hints.driver.statement_scope import Args, StatementScope
 from lookup_hints.driver.views import analysed_plan
-from lookup_hints.errors import HintError, InternalError, LookupHintsError, Problem
+from lookup_hints.errors import HintError, Problem
 from lookup_hints.hints.hint_comments import LookupHint, read_hints
 from lookup_hints.lookup_spec import Invalidation, LookupSpec
 from lookup_hints.plan.decide.cost import UNKNOWN, LeftRows
@@ -55,12 +56,14 @@ class Prepared:
         text: as Spark gets it, where it has no plan; of a streaming INSERT, that of its query.
         args: values of its parameter markers.
         plan: how its lookups run; None where it has none.
+        line: where it begins in its file.
     """
 
     statement: Statement
     text: SqlText = field(repr=False)
     args: Args = field(default=None, repr=False)
     plan: LookupPlan | None = None
+    line: int = 1
 
 
 def read(text: SqlText, scope: StatementScope) -> Statement:
@@ -92,17 +95,17 @@ def prepare(
     if isinstance(statement, StreamInsert):
         return prepare_stream(statement, args, scope, line=line)
     if not isinstance(statement, SparkStatement) or set(statement.words) <= {";"}:
-        return Prepared(statement, written, args)
+        return Prepared(statement, written, args, line=line)
     immediate = _immediate(text, args, scope)
     if immediate is not None:
         # What it runs is the statement, where that concerns us; else Spark runs it, as it does any other.
         prepared = prepare(*immediate, scope, few_rows=few_rows, line=line)
         is_ours = prepared.plan is not None or not isinstance(prepared.statement, SparkStatement)
-        return prepared if is_ours else Prepared(statement, written, args)
+        return prepared if is_ours else Prepared(statement, written, args, line=line)
     text, args = _with_identifiers(text, args, scope)
     hints, problems = read_hints(text)
     if not (hints or problems or mentions_lookup(text, scope.may_concern)):
-        return Prepared(statement, written, given)
+        return Prepared(statement, written, given, line=line)
     if args is not None and not isinstance(args, Mapping | Immediate):
         text, args = named_parameters(text, args)
         hints, problems = read_hints(text)
@@ -110,7 +113,7 @@ def prepare(
     context.few_rows, context.line, context.read_because = few_rows, line, read_because
     planned = _plan(text, (*hints, *scope.hints), problems, context)
     uses_lookup = planned is not None and (planned.joins or planned.scans or planned.sql != text)
-    return Prepared(statement, text, args, planned if uses_lookup else None)
+    return Prepared(statement, text, args, planned if uses_lookup else None, line)
 
 
 def _immediate(text: SqlText, args: Args, scope: StatementScope) -> tuple[SqlText, Immediate | None] | None:
@@ -159,10 +162,12 @@ def _plan(
     try:
         if problems:
             raise HintError(problems)
-        try:
-            return plan(text, hints, context)
-        except InternalError as error:
-            return _read_instead(text, hints, context, error)
+        return first_that_works(
+            lambda: plan(text, hints, context),
+            lambda reason: plan(text, hints, context.reading(reason)),
+            context.failures,
+            line=context.line,
+        )
     except UnreadableStatement:
         if not (hints or surely_uses_lookup(text, context.find_table)):
             return None
@@ -173,17 +178,6 @@ def _plan(
             raise
         _log.warning("LOOKUP hints without effect:\n%s", error)
         return plan(text, (), context)
-
-
-def _read_instead(
-    text: SqlText, hints: tuple[LookupHint, ...], context: _SparkPlanning, error: InternalError
-) -> LookupPlan:
-    """The plan of a statement whose lookups the planner failed at, with its tables read whole."""
-    context.read_because = f"asking failed ({error})"
-    try:
-        return plan(text, hints, context)
-    except LookupHintsError:
-        raise error from None
 
 
 def _let_spark_refuse(text: SqlText, context: _SparkPlanning) -> None:
@@ -214,6 +208,15 @@ class _SparkPlanning(Context):
         self._rows: dict[str, LeftRows] = {}
         self._streams: dict[str, bool] = {}
         self._views: dict[str, tuple[LookThrough | None, bool]] = {}
+
+    def reading(self, reason: str) -> _SparkPlanning:
+        """The same for a plan that reads all tables, as ``reason`` says."""
+        self.read_because = reason
+        return self
+
+    @property
+    def failures(self) -> PlannerFailures:
+        return self._scope.state.failures
 
     def conf(self, key: str) -> str | None:
         return self._settings(key)

@@ -6,6 +6,7 @@ import logging
 import re
 from typing import TYPE_CHECKING
 
+from lookup_hints.driver.attempts import NotTaken
 from lookup_hints.driver.execute_immediate import Immediate
 from lookup_hints.driver.functions import spark_version
 from lookup_hints.driver.parse_and_plan import Prepared, columns_of, transport_of
@@ -202,13 +203,6 @@ def refuse_unknown_table(error: Exception, scope: StatementScope) -> None:
             tip=f"Write the table's name in a query: FROM {table.name}.",
         )
     ) from error
-
-
-class NotTaken(UnsupportedLookup):
-    """Spark took the user's text, and does not take what it became; its tables may be read instead."""
-
-    reason = "Spark does not take the text that asking it becomes"
-    """As a sentence goes on behind "because"."""
 
 
 def not_taken(error: Exception) -> UnsupportedLookup:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lookup_hints.dataframe.frames_in_text import named_frames, variables_refused
+from lookup_hints.driver.attempts import Answer, first_that_works
 from lookup_hints.driver.invalidation import invalidation_spec, keys_of
 from lookup_hints.driver.parse_and_plan import Prepared, prepare, prepare_stream, read, transport_of
-from lookup_hints.driver.run_query import NotTaken, check_taken, register, run_query
+from lookup_hints.driver.run_query import check_taken, register, run_query
 from lookup_hints.driver.statement_scope import Args, StatementScope
-from lookup_hints.errors import InternalError, Problem, QueryError
+from lookup_hints.errors import Problem, QueryError
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.readable_summary import Measured, facts_of, seconds_text, what_mattered
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+_REFUSED = "Error occurred during query planning"
+"""What Spark's EXPLAIN says of a statement that it would refuse."""
+
+
 @dataclass(frozen=True)
 class Statements:
     """Prepares, runs and explains statements over one scope."""
@@ -68,8 +73,6 @@ class Statements:
     def run(self, prepared: Prepared) -> DataFrame:
         """Run a prepared statement; a streaming INSERT gives the name and id of the query that it started."""
         statement = prepared.statement
-        if isinstance(statement, StreamInsert):
-            return start_stream(prepared, statement, self.scope)
         if isinstance(statement, Setting):
             return self._set(statement)
         if isinstance(statement, Explain):
@@ -79,52 +82,52 @@ class Statements:
             return nothing(self.scope)
         if isinstance(statement, Ddl):
             return run_ddl(statement, self.scope)
-        try:
-            return run_query(prepared, self.scope)
-        except (NotTaken, InternalError) as error:
-            return run_query(self._read_instead(prepared, error), self.scope)
-        except Exception:
-            if not is_stream(prepared, self.scope):
-                raise
-            return self.run(prepare_stream(read_insert(prepared.text), prepared.args, self.scope))
+        return self._attempt(prepared, self._run_attempt)
 
     def explain(self, text: str, args: Args = None, mode: str = "formatted") -> str:
         """How one statement would run."""
         prepared = self.prepare(text, args)
         if isinstance(prepared.statement, Explain):
             prepared = self.prepare(prepared.statement.text, args)
+        return self._attempt(prepared, lambda each: self._explain_attempt(each, mode))
+
+    def _attempt(self, prepared: Prepared, use: Callable[[Prepared], Answer]) -> Answer:
+        """What ``use`` gives of the first attempt at the statement that goes through."""
+
+        def read(reason: str) -> Answer | None:
+            whole = prepare(prepared.text, prepared.args, self.scope, line=prepared.line, read_because=reason)
+            is_read = whole.plan is not None and whole.plan.scans and not whole.plan.joins
+            return use(replace(whole, statement=prepared.statement)) if is_read else None
+
+        def stream() -> Answer | None:
+            if not is_stream(prepared, self.scope):
+                return None
+            insert = read_insert(prepared.text)
+            return use(prepare_stream(insert, prepared.args, self.scope, line=prepared.line))
+
+        failures = self.scope.state.failures
+        return first_that_works(lambda: use(prepared), read, failures, line=prepared.line, stream=stream)
+
+    def _run_attempt(self, prepared: Prepared) -> DataFrame:
+        if isinstance(prepared.statement, StreamInsert):
+            return start_stream(prepared, prepared.statement, self.scope)
+        return run_query(prepared, self.scope)
+
+    def _explain_attempt(self, prepared: Prepared, mode: str) -> str:
         if isinstance(prepared.statement, Ddl):
             return "A statement about lookup tables; Spark does not see it."
-        if isinstance(prepared.statement, StreamInsert):
-            head = f"== Streaming query into {prepared.statement.shown_sink} =="
-            return f"{head}\n\n{self.explain(prepared.text, prepared.args, mode)}"
-        planned = self._taken(prepared).plan
-        if planned is None:
-            return self.scope.explained(prepared.text, prepared.args, mode)
-        spark_plan = self.scope.explained(planned.sql, prepared.args, mode)
-        return f"{explain(planned)}\n\n== Spark plan ==\n{spark_plan}"
-
-    def _taken(self, prepared: Prepared) -> Prepared:
-        """``prepared``, known to Spark; with its tables read where Spark does not take what asks them."""
-        if prepared.plan is None:
-            return prepared
-        register(prepared.plan, self.scope)
-        try:
+        planned = prepared.plan
+        if planned is not None:
+            register(planned, self.scope)
             check_taken(prepared, self.scope)
-        except (NotTaken, InternalError) as error:
-            return self._taken(self._read_instead(prepared, error))
-        return prepared
-
-    def _read_instead(self, prepared: Prepared, error: NotTaken | InternalError) -> Prepared:
-        """What was asked for by a text that Spark does not take, with its tables read whole."""
-        reason = NotTaken.reason if isinstance(error, NotTaken) else f"asking failed ({error})"
-        try:
-            read = prepare(prepared.text, prepared.args, self.scope, read_because=reason)
-        except QueryError:
-            raise error from None
-        if read.plan is None or read.plan.joins or not read.plan.scans:
-            raise error
-        return read
+        shown = self.scope.explained(planned.sql if planned else prepared.text, prepared.args, mode)
+        if _REFUSED in shown and is_stream(prepared, self.scope):
+            raise QueryError(Problem("Spark runs this as a stream alone."))  # the next attempt
+        if planned is not None:
+            shown = f"{explain(planned)}\n\n== Spark plan ==\n{shown}"
+        if isinstance(prepared.statement, StreamInsert):
+            return f"== Streaming query into {prepared.statement.shown_sink} ==\n\n{shown}"
+        return shown
 
     def invalidate(self, name: str, keys: Iterable[Any] | DataFrame | None = None) -> None:
         """Invalidate what is remembered of the table of that name."""

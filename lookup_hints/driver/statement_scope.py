@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lookup_hints.dataframe.frames_in_text import run_over
 from lookup_hints.dataframe.join import no_table
+from lookup_hints.driver.attempts import PlannerFailures
 from lookup_hints.driver.execute_immediate import Immediate
 from lookup_hints.driver.functions import Functions, MadeOnce, is_connect, policy_of, run_the_drivers_python
 from lookup_hints.driver.invalidation import InvalidationLog
@@ -42,7 +43,7 @@ Args = Mapping[str, Any] | Sequence[Any] | Immediate | None
 
 @dataclass(frozen=True)
 class SessionState:
-    """Its functions, streams, lookup tables, sizes, costs, views, and what was invalidated."""
+    """What a session has, whatever statement it runs."""
 
     functions: Functions
     streams: Streams
@@ -51,6 +52,7 @@ class SessionState:
     costs: LeftCosts = field(default_factory=LeftCosts)
     views: LookupViews = field(default_factory=LookupViews)
     invalidations: InvalidationLog = field(default_factory=InvalidationLog)
+    failures: PlannerFailures = field(default_factory=PlannerFailures)
 
 
 _states: MadeOnce[SessionState] = MadeOnce()

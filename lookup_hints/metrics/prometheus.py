@@ -62,10 +62,17 @@ def labels_of(name: LookupName) -> tuple[str, ...]:
 class LookupCollector:
     """All counts of all lookups, read again at each scrape."""
 
-    def __init__(self, read: Read) -> None:
-        self._read = read
+    def __init__(self, read: Read, planner_failures: Callable[[], int] = lambda: 0) -> None:
+        self._read, self._planner_failures = read, planner_failures
 
     def collect(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily
+
+        yield CounterMetricFamily(
+            "lookup_planner_failures",
+            "statements: whose tables were read whole, as the planner failed at them; please report them",
+            value=self._planner_failures(),
+        )
         lookups = self._read()
         for field, about in about_counts().items():
             values = [(labels_of(name), getattr(counts, field)) for name, counts in lookups.items()]
@@ -212,7 +219,13 @@ def check_package() -> None:
 
 
 def serve(
-    port: int, host: str, read: Read, *, flink_names: bool = False, job_name: str = ""
+    port: int,
+    host: str,
+    read: Read,
+    *,
+    planner_failures: Callable[[], int] = lambda: 0,
+    flink_names: bool = False,
+    job_name: str = "",
 ) -> MetricsServer:
     """Serve what ``read`` gives, at each scrape again.
 
@@ -220,6 +233,7 @@ def serve(
         port: where; 0 takes one that is free.
         host: the address to listen on; that of loopback lets nobody in from elsewhere.
         read: gives the counts so far.
+        planner_failures: gives how many statements were read whole because the planner failed.
         flink_names: whether Flink's names of metrics are served, too.
         job_name: what dashboards for Flink call the job.
 
@@ -231,7 +245,7 @@ def serve(
     from prometheus_client import CollectorRegistry, start_http_server
 
     registry = CollectorRegistry()
-    registry.register(LookupCollector(read))
+    registry.register(LookupCollector(read, planner_failures))
     if flink_names:
         registry.register(FlinkCollector(read, job_name))
     try:

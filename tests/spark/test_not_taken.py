@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lookup_hints.driver.run_query import NotTaken
+from lookup_hints.driver.attempts import NotTaken
+from lookup_hints.driver.statement_scope import state_of
 from lookup_hints.errors import UnsupportedLookup
+from lookup_hints.plan import planner
+from lookup_hints.plan.forms.choose_form import find_lookups
 from tests.spark.oracle import Twins
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from lookup_hints.plan.facts_of_lookup_tables import Facts
 
 # Without it, Spark takes no LATERAL projection, with which packed relations get their names back.
 SETTING = "spark.sql.optimizer.decorrelateInnerQuery.enabled"
@@ -48,3 +54,21 @@ def test_what_is_to_be_asked_is_refused_with_sparks_reason(twins: Twins) -> None
     assert "CORRELATED_REFERENCE" in str(caught.value)
     assert "Try the lookup join in a subquery" in str(caught.value)
     assert "please report" not in str(caught.value)
+
+
+def test_a_planner_that_fails_is_logged_and_counted_though_the_table_is_read(
+    twins: Twins, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail_at_asking(facts: Facts, *arguments: Any) -> Any:
+        if not facts.context.read_because:
+            raise KeyError("x")
+        return find_lookups(facts, *arguments)
+
+    monkeypatch.setattr(planner, "find_lookups", fail_at_asking)
+    failures = state_of(twins.session.spark).failures
+    before = failures.count
+    with caplog.at_level(logging.WARNING, logger="lookup_hints"):
+        prepared = twins.session.prepare("SELECT o.n, c.name FROM o JOIN c ON o.k = c.id", line=12)
+    assert twins.session.run(prepared).count() == 1
+    assert failures.count == before + 1
+    assert "Statement at line 12: its lookup tables are read whole, because the planner failed" in caplog.text

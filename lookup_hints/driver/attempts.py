@@ -1,0 +1,77 @@
+"""The attempts at a statement, in their order: ask its tables by key, read them whole, run it as a stream."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from lookup_hints.errors import InternalError, QueryError, UnsupportedLookup
+from lookup_hints.spi.secrets import masked_text
+
+Answer = TypeVar("Answer")
+
+_log = logging.getLogger("lookup_hints")
+
+
+class NotTaken(UnsupportedLookup):
+    """Spark took the user's text, and does not take what it became; its tables may be read instead."""
+
+
+class PlannerFailures:
+    """How many statements of a session the planner failed at, though Spark has run them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def note(self, error: InternalError, line: int) -> None:
+        """Count one, and log it: that it runs all the same must not hide a defect."""
+        self.count += 1
+        shown = masked_text(str(error))
+        _log.warning("Statement at line %d: its lookup tables are read whole, because %s", line, shown)
+
+
+def first_that_works(
+    ask: Callable[[], Answer],
+    read: Callable[[str], Answer | None],
+    failures: PlannerFailures,
+    *,
+    line: int = 1,
+    stream: Callable[[], Answer | None] = lambda: None,
+) -> Answer:
+    """What the first attempt at a statement gives that goes through. The attempts, in order:
+
+    1. ``ask``: its tables are asked by key, as planned.
+    2. ``read``: they are read whole, because Spark does not take what asking makes of the text, or because
+       the planner failed; it is given the reason.
+    3. ``stream``: it runs as a stream, because Spark refuses it and a stream alone can run it.
+    4. It is refused, with the error of the first attempt: later ones are about texts that nobody wrote.
+
+    An attempt gives None where it is none for this statement.
+
+    Args:
+        failures: counts what reading whole makes good of the planner's failures.
+        line: where the statement begins in its file.
+    """
+    try:
+        return ask()
+    except (NotTaken, InternalError) as error:
+        reason = f"asking failed ({error})" if isinstance(error, InternalError) else _NOT_TAKEN
+        try:
+            answer = read(reason)
+        except (QueryError, InternalError):
+            answer = None
+        if answer is None:
+            raise error from None
+        if isinstance(error, InternalError):
+            failures.note(error, line)
+        return answer
+    except Exception:
+        answer = stream()
+        if answer is None:
+            raise
+        return answer
+
+
+_NOT_TAKEN = "Spark does not take the text that asking it becomes"
+"""As a sentence goes on behind "because"."""
