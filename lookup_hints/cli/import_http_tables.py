@@ -227,9 +227,9 @@ _HOLDS_ROWS = re.compile(
     re.IGNORECASE,
 )
 _BESIDE_ROWS = re.compile(
-    r"""_?(links?|meta\w*|next\w*|prev\w*|first\w*|last\w*|self|total\w*|count|page\w*|per_?page|limit
-    |offset|size|start|end|skip|cursors?|end_?cursor|has_?(more|next|prev)\w*|more|is_?last\w*|pagination|paging
-    |object|kind|type|ur[li]|etag|status\w*|success|ok|code|message|errors?|warnings|request_?id|response_metadata
+    r"""_?(links?|meta\w*|next\w*|prev\w*|first\w*|last\w*|self|total\w*|count|page\w*|(\w+_?)?per_?page|limit
+    |max_?results|offset|size|start(_?at|_?index)?|end|skip|cursors?|end_?cursor|has_?(more|next|prev)\w*|more|is_?last\w*|pagination|paging
+    |object|kind|type|ur[li]|etag|status\w*|success|ok|code|messages?|errors?|warnings|request_?id|response_metadata
     |included|jsonapi|self_?link|incomplete_results|truncated|number|number_?of_?elements|empty|sort|pageable
     |@odata\.\w+|api_?version|generated_?at|took)""",
     re.VERBOSE | re.IGNORECASE,
@@ -406,6 +406,9 @@ def http_table(asked: Asked, answer: pa.DataType) -> Imported:
     rows = find_rows(answer, last_name(asked.url))
     notes = list(asked.notes)
     members = {each.name.lower(): each for each in finished_members(rows.row, "", notes)}
+    # An address says which row it is, but no request is made with it.
+    addresses = {each.name for each in rows.row if each.type == URI}
+    may_be_keys = {_plain(each.name): each for each in members.values() if each.name not in addresses}
     columns: dict[str, pa.Field] = {}
     paths: dict[str, str] = {}
 
@@ -424,22 +427,22 @@ def http_table(asked: Asked, answer: pa.DataType) -> Imported:
         # A member of its name may be something else: an order of the customer {id} has an id of its own.
         segment = _segment_before(hole, _segments(asked.url)).removesuffix("s")
         names = [hole, f"{segment}_{hole}"]
-        short = re.sub(rf"^{segment}_?", "", hole, flags=re.IGNORECASE)
+        short = re.sub(rf"^{segment}[\W_]*", "", hole, flags=re.IGNORECASE)
         if not rows.are_listed and _NAMES_A_ROW.fullmatch(
             short
         ):  # /files/{file_id} gives a file, with its id
             names.append(short)
-        alike = [members.get(each.lower()) for each in names]
+        alike = [may_be_keys.get(_plain(each)) for each in names]
         is_same = asked.says or (
-            lambda hole, name: name.lower() != hole.lower() or not (rows.are_listed and hole in asked.in_path)
+            lambda hole, name: _plain(name) != _plain(hole) or not (rows.are_listed and hole in asked.in_path)
         )
         member = next(
             (each for each in alike if each and _is_spelled(each.type) and is_same(hole, each.name)), None
         )
         if member is None:
-            holes[hole] = add(f"{segment}_{hole}" if alike[0] else hole, kind, None)
+            holes[hole] = add(f"{segment}_{hole}" if hole.lower() in members else hole, kind, None)
         else:
-            del members[member.name.lower()]
+            del members[member.name.lower()], may_be_keys[_plain(member.name)]
             holes[hole] = add(member.name, member.type, member.name, is_key=True)
     keys = tuple(columns)
     for each in members.values():
@@ -461,6 +464,10 @@ def http_table(asked: Asked, answer: pa.DataType) -> Imported:
     schema = pa.schema(list(columns.values()))
     table = LookupTable(asked.table, schema, primary, options | asked.options, policy=Policy())
     return Imported(table, tuple(notes), keys)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).lower()
 
 
 def _is_spelled(kind: pa.DataType) -> bool:

@@ -61,7 +61,7 @@ _MOST_PARTS = 1_000
 """More parts of one answer are not looked at: schemas that name one another grow without bounds."""
 _KEYS_PER_REQUEST = 50
 _MOST_ROWS = 1_000
-_OF_NO_TABLE = re.compile(r"v\d[\w.]*|\d{4}-\d\d(-\d\d)?|api|rest|public", re.IGNORECASE)
+_OF_NO_TABLE = re.compile(r"v?\d[\w.]*|\d{4}-\d\d(-\d\d)?|api|rest|public", re.IGNORECASE)
 
 
 class Refused(NamedTuple):
@@ -177,6 +177,14 @@ class _Document:
         if inside is None:
             self._left = _MOST_PARTS + 1
         return self._typed(schema, inside or (), ())
+
+    def kind_of_parameter(self, schema: Mapping[str, Any]) -> pa.DataType:
+        """The type that ``schema`` describes: text where values of several plain types are taken."""
+        named = schema.get("type")
+        choices = [{**schema, "type": each} for each in named] if isinstance(named, list) else []
+        choices += [*_listed(schema.get("oneOf")), *_listed(schema.get("anyOf"))]
+        kinds = {self.kind(each) for each in choices} - {pa.null()}
+        return pa.string() if len(kinds) > 1 and not any(map(types.is_nested, kinds)) else self.kind(schema)
 
     def _said(self, schema: Mapping[str, Any], inside: tuple[str, ...], same: tuple[str, ...]) -> pa.DataType:
         """What ``schema`` says of the type; NULL for nothing, as where it is a description alone.
@@ -447,7 +455,7 @@ class _Operation:
         """Let ``parameter`` be a key, where it is one value."""
         kind: pa.DataType | None = None
         with suppress(NoType):
-            kind = finished(self._document.kind(parameter.schema), hole, [])
+            kind = finished(self._document.kind_of_parameter(parameter.schema), hole, [])
         if kind is not None and parameter.is_plain and not types.is_nested(kind):
             # A key is compared for equality, and texts of numbers are what a request holds.
             self._asked.keys[hole] = WIDE if types.is_float64(kind) else kind
@@ -459,7 +467,7 @@ class _Operation:
     def _add_query(self, parameter: _Parameter, members: Mapping[str, str]) -> None:
         """Ask by ``parameter`` where that is required, or a member of its name says whose a row is."""
         name, schema = parameter.name, parameter.schema
-        in_url = quote(name, safe="[]")  # with a bare $ it would look like a hole of another language
+        in_url = quote(name, safe="[]$")
         if in_url in {each.partition("=")[0] for each in self._query}:
             return  # the key of the API
         if SIZE.fullmatch(name) and "enum" not in schema and name.lower() not in members:
@@ -474,7 +482,7 @@ class _Operation:
         elif parameter.is_required and parameter.fixed is not None and name.lower() not in members:
             self._query.append(f"{in_url}={quote(parameter.fixed)}")
         elif (parameter.is_required or name.lower() in members) and self._add_key(parameter, name):
-            self._query.append(f"{in_url}={{{name}}}")
+            self._query.append(f"{quote(name, safe='[]')}={{{name}}}")  # $filter would look like a hole
             if parameter.fixed is not None:
                 self._asked.notes.append(f"where {name} is not asked by, it is {parameter.fixed!r}")
         else:
