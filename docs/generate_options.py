@@ -185,7 +185,7 @@ def _title_of(option: Option) -> str:
 
 def _entry(key: str, meaning: str, facts: str) -> str:
     """An option under a title of its own, so that it has an anchor and search finds it."""
-    return f"\n### `{key}`\n\n{meaning}\n\n{facts}\n"
+    return f"\n### `{key}`\n\n{_escaped(meaning)}\n\n{facts}\n"
 
 
 def _lookup_facts(option: Option) -> str:
@@ -256,7 +256,12 @@ def _flink_page() -> str:
 
 
 def _row(*cells: str) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+    return f"| {' | '.join(_escaped(cell).replace('|', chr(92) + '|') for cell in cells)} |\n"
+
+
+def _escaped(text: str) -> str:
+    """``text`` where names in ``<>`` are no tags of HTML; code is shown as it is."""
+    return re.sub("(`[^`]*`)|<", lambda found: found[1] or "&lt;", text)
 
 
 if __name__ == "__main__":
