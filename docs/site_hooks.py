@@ -16,7 +16,10 @@ sys.path.insert(0, str(ROOT))
 from docs.package_page import BRANCH, repository_in  # noqa: E402 (the path above comes first)
 from lookup_hints import __version__  # noqa: E402
 
-_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md", "sql_examples/README.md")
+_PAGES = (
+    *("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md"),
+    *("benchmarks/README.md", "sql_examples/README.md"),
+)
 _FILES = ("sql_examples/*.sql", "sql_examples/*.py", "sql_examples/*.ipynb", "tests/queries/*/*.sql")
 """What pages may link to outside their folder."""
 

@@ -19,7 +19,10 @@ from docs import (
     generate_sql_support,
 )
 from docs.package_page import links_of, readme_for_an_index, repository_in
-from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, SESSION_OPTIONS
+from lookup_hints.spi.option_values import Place
+from lookup_hints.spi.security_policy import SWITCHES, variable_of
+from lookup_hints.streaming.stream_options import RESTART_OPTIONS, STREAM_OPTIONS
 from lookup_hints.tables.registry import connector_class
 
 
@@ -68,6 +71,8 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    ROOT / "CODE_OF_CONDUCT.md",
     ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
@@ -135,6 +140,34 @@ def test_diagrams_take_the_colours_of_the_page() -> None:
         assert "--md-typeset-color" in svg
         assert "prefers-color-scheme: dark" in svg
         assert not re.search('fill[:=] ?"?(white|#fff|black|#000)', outside)
+
+
+def test_one_page_names_all_variables_settings_and_loggers() -> None:
+    page = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")
+    named = {name for cell in re.findall(r"`([^`]+)`", page) for name in cell.split()}
+    modules = [*(ROOT / "lookup_hints").rglob("*.py"), *(ROOT / "connectors").rglob("*.py")]
+    code = "\n".join(each.read_text(encoding="utf-8") for each in modules)
+    variables = set(re.findall(r'environ(?:ment)?(?:\.\w+\(|\[)\s*"([A-Za-z_]+)"', code))
+    assert {"PGHOST", "SPARK_HOME", "NETRC", "OTEL_SDK_DISABLED", "PYSPARK_PYTHON"} <= variables
+    assert variables - named == set()
+    assert {*map(variable_of, SWITCHES)} <= named
+    loggers = set(re.findall(r'logging\.getLogger\("([\w.]+)"\)', code))
+    assert loggers == {each for each in named if re.fullmatch(r"lookup_hints(\.\w+)?", each)}
+    of_spark = set(re.findall(r'"(spark\.(?!lookup)[\w.]+\w)"', code))
+    assert len(of_spark) > 20
+    assert of_spark - named == set()
+    options = (*LOOKUP_OPTIONS, *SESSION_OPTIONS, *STREAM_OPTIONS, *RESTART_OPTIONS)
+    settings = {each.key_in(Place.SESSION) for each in options if Place.SESSION in each.places}
+    assert {each for each in settings if not each.startswith("restart-strategy.")} - named == set()
+
+
+def test_the_forms_for_issues_can_be_read() -> None:
+    yaml = pytest.importorskip("yaml")
+    forms = [ROOT / ".github" / "ISSUE_TEMPLATE" / name for name in ("bug.yml", "idea.yml")]
+    for form in (yaml.safe_load(each.read_text(encoding="utf-8")) for each in forms):
+        assert {"name", "description", "body"} <= form.keys()
+        asked = [part["id"] for part in form["body"] if part["type"] != "markdown"]
+        assert len(asked) == len(set(asked)) > 1
 
 
 def test_copied_commands_have_no_prompt() -> None:
