@@ -2,17 +2,20 @@
 
 All connectors share one grammar: ``{column}`` is a hole, ``{{`` and ``}}`` are braces, and ``${env:NAME}`` is
 a reference, which is resolved later and never holds holes. What looks like a hole and is none is an error.
+``{column|odata}`` says in which language the value stands, where the text around it is one.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from itertools import islice
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -37,9 +40,33 @@ class TemplateError(ValueError):
 
 @dataclass(frozen=True)
 class Hole:
-    """A place for the value of a column."""
+    """A place for the value of a column, in the language of the text around it; empty where that is none."""
 
     column: str
+    language: str = ""
+
+    def text(self, value: Any) -> str:
+        """``value`` as it stands there."""
+        text = spelled(value)
+        return LANGUAGES[self.language].escape(text) if self.language else text
+
+
+class _Language(NamedTuple):
+    """Between which quotes a text is safe, and how it is written there."""
+
+    quotes: str
+    escape: Callable[[str], str]
+
+
+LANGUAGES: Mapping[str, _Language] = {
+    "odata": _Language("'", lambda text: text.replace("'", "''")),
+    "sql": _Language("'", lambda text: text.replace("'", "''")),
+    "json": _Language('"', lambda text: json.dumps(text, ensure_ascii=False)[1:-1]),
+    "backslash": _Language("'\"", lambda text: re.sub(r"[\\'\"]", r"\\\g<0>", text).replace("\n", "\\n")),
+    "lucene": _Language('"', lambda text: re.sub(r'[-+&|!(){}\[\]^"~*?:\\/]', r"\\\g<0>", text)),
+    "url": _Language("'\"", str),
+}
+"""GraphQL writes texts as JSON does; SOQL, JQL and most others have a backslash; `url` leaves texts alone."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +79,9 @@ class Template:
 
     @cached_property
     def sole_column(self) -> str | None:
-        """The column whose hole is all there is."""
+        """The column whose value as it is, is all there is."""
         [part, *others] = self.parts or ("",)
-        return part.column if isinstance(part, Hole) and not others else None
+        return part.column if isinstance(part, Hole) and not others and not part.language else None
 
     @cached_property
     def several(self) -> tuple[str, ...]:
@@ -71,8 +98,19 @@ class Template:
         repeated = len(names) > len(self.several)
         return tuple((name, "" if repeated else text) for name, text in zip(names[:-1], texts, strict=False))
 
-    def filled(self, fill: Callable[[str], str]) -> str:
-        return "".join([part if isinstance(part, str) else fill(part.column) for part in self.parts])
+    def filled(self, fill: Callable[[Hole], str]) -> str:
+        return "".join([part if isinstance(part, str) else fill(part) for part in self.parts])
+
+    def unsafe_holes(self, quoted: Collection[str]) -> Iterator[tuple[str, str]]:
+        """The columns of ``quoted`` that stand between quotes which a value may end, each with the quote."""
+        text = "".join(part if isinstance(part, str) else "\0" for part in self.parts)
+        holes = iter(part for part in self.parts if isinstance(part, Hole))
+        for match in re.finditer(r"('|%27)[^']*?\1|(\"|%22)[^\"]*?\2|\0", text):
+            quote = "'" if match[1] else '"'
+            for hole in islice(holes, match[0].count("\0")):
+                is_safe = match[0] == "\0" or (hole.language and quote in LANGUAGES[hole.language].quotes)
+                if hole.column in quoted and not is_safe:
+                    yield hole.column, quote
 
     def resolved(self, resolve: Resolve) -> Template:
         """The same, with references to secrets resolved; what a secret holds is never a hole."""
@@ -89,7 +127,7 @@ class Template:
         given = {name: values[name] for name in self.several}
         texts = {name: spelled(value) for name, value in given.items()}
         reading = _reading(self.parts, tuple(map(type, given.values())))
-        match = reading.fullmatch(self.filled(texts.__getitem__))
+        match = reading.fullmatch(self.filled(lambda hole: texts[hole.column]))
         if match is not None and match.groups() == tuple(texts.values()):
             return ""
         key = ", ".join(f"{name} = {text[:60]!r}" for name, text in texts.items())
@@ -142,7 +180,7 @@ _TOKEN = re.compile(
 )
 _DOUBLED = re.compile(r"(?<!\{)\{\{([^{}]*)\}\}(?!\})")
 _DOUBLED_AMONG_BRACES = re.compile(r"(?<!\{)\{\{([^{}]*)\}\}")
-_HOLE_LIKE = re.compile(r"\s*[?/+#&;.*]?\s*(?!\d+\s*$)\w[\w.:-]*[?*+]?\s*")
+_HOLE_LIKE = re.compile(r"\s*[?/+#&;.*]?\s*(?!\d+\s*$)\w[\w.:-]*[?*+]?(?:\|\w+)?\s*")
 _BEFORE_VALUES = tuple(":=,([\"'")
 _DOUBLE_IT = "Braces that are text are doubled: {{ and }}."
 
@@ -212,6 +250,8 @@ class _Parsing:
     def _column(self, name: str) -> str | None:
         if name in self._columns:
             return name
+        if self._place != "key":
+            name = name.partition("|")[0]
         return next((each for each in self._columns if each.lower() == name.lower()), None)
 
     def _is_own_brace(self, token: re.Match[str]) -> bool:
@@ -226,10 +266,10 @@ class _Parsing:
         if before.endswith("$"):
             raise self._wrong_reference(token, column)
         if not self._own_braces:
-            return self._no_column(token) if column is None else Hole(column)
+            return self._no_column(token) if column is None else self._hole(column, token)
         is_value = self._is_value(token)
         if column is not None and is_value:
-            return Hole(column)
+            return self._hole(column, token)
         if column is not None:
             raise self._wrong(
                 f"{token[0]} may be a value or text, as other braces of this text are not doubled",
@@ -239,6 +279,12 @@ class _Parsing:
         if _HOLE_LIKE.fullmatch(token["inside"]) and (is_value or not token["inside"].startswith(" ")):
             return self._no_column(token)
         return token[0]
+
+    def _hole(self, column: str, token: re.Match[str]) -> Hole:
+        language = token["inside"][len(column) + 1 :]
+        if language and language not in LANGUAGES:
+            raise self._wrong(f"there is no language {language!r}", nearest(language, list(LANGUAGES)), token)
+        return Hole(column, language)
 
     # What is wrong.
 

@@ -29,7 +29,13 @@ from lookup_connectors.http.request import (
 )
 from lookup_connectors.http.response import ResponseReader, unreadable
 from lookup_connectors.json_paths import Path, named, parse_path
-from lookup_connectors.key_templates import Template, TemplateError, can_be_spelled, parse_template
+from lookup_connectors.key_templates import (
+    LANGUAGES,
+    Template,
+    TemplateError,
+    can_be_spelled,
+    parse_template,
+)
 from lookup_connectors.shared_options import option_error
 from lookup_hints.errors import OptionError, Problem, nearest
 from lookup_hints.spi import (
@@ -451,6 +457,14 @@ class _HttpPlanning:
             self._wrong(
                 "no part of the request names a column, so every key would ask the same",
                 "Write {column} in 'url', 'query', 'body' or a header.",
+            )
+        texts = {column.name for column in self._table.schema if types.is_string(column.type)}
+        for name, quote in sorted(set(templates.unsafe_holes(texts))):
+            language = "odata" if quote == "'" else "json"
+            self._wrong(
+                f"column {name!r} stands between quotes, and a key that holds {quote} would end them",
+                f"Write {{{name}|{language}}}, or name another language: {', '.join(LANGUAGES)}."
+                f" {{{name}|url}} sends it as it is.",
             )
         for name in sorted(templates.columns):
             kind = self._table.schema.field(name).type

@@ -145,19 +145,19 @@ class TemplateKeys:
         values = self.columns.get(column, ())
         return values if column in self.lists else values[:1]
 
-    def listed(self, column: str) -> Iterator[str]:
-        """The values of ``column`` as texts, to be separated by commas.
+    def listed(self, hole: Hole) -> Iterator[str]:
+        """The values of the column of ``hole`` as texts, to be separated by commas.
 
         Raises:
             Unsendable: one of them holds a comma.
         """
-        for value in self.values(column):
-            text = spelled(value)
-            if "," in text and column in self.lists:
+        for value in self.values(hole.column):
+            text = hole.text(value)
+            if "," in text and hole.column in self.lists:
                 raise Unsendable(
-                    f"the key {column} = {text[:60]!r} holds the comma that separates the keys of a request."
-                    " In parameters set 'list-style' = 'repeat'; else write an array in a JSON 'body', or"
-                    " leave 'keys-per-request' out."
+                    f"the key {hole.column} = {text[:60]!r} holds the comma that separates the keys of a"
+                    " request. In parameters set 'list-style' = 'repeat'; else write an array in a JSON"
+                    " 'body', or leave 'keys-per-request' out."
                 )
             yield text
 
@@ -218,10 +218,10 @@ def _segment(template: Template, keys: TemplateKeys) -> str:
     return text
 
 
-def _in_segment(keys: TemplateKeys, column: str) -> str:
-    if column not in keys.lists:
-        return quote(spelled(keys.columns[column][0]), safe="")
-    texts = list(keys.listed(column))
+def _in_segment(keys: TemplateKeys, hole: Hole) -> str:
+    if hole.column not in keys.lists:
+        return quote(hole.text(keys.columns[hole.column][0]), safe="")
+    texts = list(keys.listed(hole))
     if any(text in _DOT_SEGMENTS for text in texts):
         raise Unaskable
     return ",".join([quote(text, safe="") for text in texts])
@@ -252,11 +252,11 @@ class QueryTemplate:
                 yield f"{name.filled(str)}={quote(spelled(each), safe='')}"
             return
 
-        def fill(column: str) -> str:
-            values = keys.values(column)
+        def fill(hole: Hole) -> str:
+            values = keys.values(hole.column)
             if type(values[0]) is int:
                 return ",".join(map(str, values))  # nothing in them to encode
-            return ",".join([quote(text, safe="") for text in keys.listed(column)])
+            return ",".join([quote(text, safe="") for text in keys.listed(hole)])
 
         keys.check(name)
         keys.check(value)
@@ -303,13 +303,13 @@ def in_header(name: str, template: Template, keys: TemplateKeys) -> str:
             certain headers alone: a server would take the one or the other for another key.)
     """
 
-    def fill(column: str) -> str:
-        texts = list(keys.listed(column))
+    def fill(hole: Hole) -> str:
+        texts = list(keys.listed(hole))
         for text in texts:
             if not _fits_header(text):
                 raise Unsendable(
-                    f"header {name!r} cannot hold the key {column} = {text[:60]!r}: headers hold printable"
-                    " ASCII. Send this column in 'url', 'query' or 'body'."
+                    f"header {name!r} cannot hold the key {hole.column} = {text[:60]!r}: headers hold"
+                    " printable ASCII. Send this column in 'url', 'query' or 'body'."
                 )
         return ",".join(texts)
 
@@ -341,7 +341,7 @@ class JsonBody:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return tuple(_columns_in(self.document))
+        return tuple(column for template in _templates_in(self.document) for column in template.columns)
 
     def text(self, keys: TemplateKeys) -> str:
         """The document for ``keys``, without members whose columns are not asked by."""
@@ -410,12 +410,12 @@ def _mapped(node: Any, change: Callable[[Any], Any]) -> Any:
     return change(node) if isinstance(node, Template) else node
 
 
-def _columns_in(node: Any) -> Iterator[str]:
+def _templates_in(node: Any) -> Iterator[Template]:
     children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
     for child in children:
-        yield from _columns_in(child)
+        yield from _templates_in(child)
     if isinstance(node, Template):
-        yield from node.columns
+        yield node
 
 
 _LEFT_OUT = object()
@@ -428,7 +428,7 @@ def _filled(node: Any, keys: TemplateKeys) -> Any:
         filled = {name: _filled(value, keys) for name, value in node.items()}
         return {name: value for name, value in filled.items() if value is not _LEFT_OUT}
     if isinstance(node, list):
-        if len(node) == 1 and any(column in keys.lists for column in _columns_in(node[0])):
+        if len(node) == 1 and not keys.lists.isdisjoint(JsonBody(node[0]).columns):
             return _filled_for_each(node[0], keys) or []
         return [value for value in (_filled(each, keys) for each in node) if value is not _LEFT_OUT]
     return node
@@ -465,8 +465,8 @@ def _texts_for_each(template: Template, keys: TemplateKeys) -> Sequence[Any] | N
     for each in several if template.several else ():
         TemplateKeys.one(each).check(template)
 
-    def spelled_of(key: Key) -> Callable[[str], str]:
-        return lambda name: spelled(key[name])
+    def spelled_of(key: Key) -> Callable[[Hole], str]:
+        return lambda hole: hole.text(key[hole.column])
 
     return [template.filled(spelled_of(key)) for key in several]
 
@@ -477,7 +477,7 @@ def _filled_text(template: Template, keys: TemplateKeys) -> Any:
     column = template.sole_column
     if column is None:
         keys.check(template)
-        return template.filled(lambda name: ",".join(keys.listed(name)))
+        return template.filled(lambda hole: ",".join(keys.listed(hole)))
     values = _as_json(keys.values(column))
     return values if column in keys.lists else values[0]
 
@@ -516,6 +516,14 @@ class Templates:
         """Every column that some part names."""
         body = self.body.columns if self.body else ()
         return self.needed | {*self.query.columns, *body}
+
+    def unsafe_holes(self, texts: Collection[str]) -> Iterator[tuple[str, str]]:
+        """The columns of ``texts`` that stand between quotes of the request without a language for them."""
+        queries = [self.query, self.body] if isinstance(self.body, QueryTemplate) else [self.query]
+        values = [value for query in queries for _, value in query.parameters]
+        in_body = _templates_in(self.body.document) if isinstance(self.body, JsonBody) else ()
+        for template in (self.address, *values, *in_body):
+            yield from template.unsafe_holes(texts)
 
     @property
     def needed(self) -> frozenset[str]:

@@ -30,7 +30,6 @@ from lookup_connectors.key_templates import (
     can_be_spelled,
     keys_of,
     parse_template,
-    spelled,
 )
 from lookup_connectors.text_values import from_texts
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
@@ -91,7 +90,7 @@ class Reading:
 
     def keys(self, keys: pa.Table) -> list[str]:
         return [
-            self.template.filled(lambda column: spelled(row[column]))  # noqa: B023  called at once
+            self.template.filled(lambda hole: hole.text(row[hole.column]))  # noqa: B023  called at once
             for row in keys_of(keys)
         ]
 

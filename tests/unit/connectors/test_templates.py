@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from itertools import product
 from typing import Any
@@ -20,7 +21,7 @@ COLUMNS = ["id", "tenant", "name", "User-Key"]
 
 
 def filled(text: str, place: Place) -> str:
-    return parse_template(text, COLUMNS, place).filled(lambda column: f"<{column}>")
+    return parse_template(text, COLUMNS, place).filled(lambda hole: f"<{hole.column}>")
 
 
 @pytest.mark.parametrize(
@@ -160,6 +161,99 @@ def test_a_key_of_redis_names_the_place() -> None:
         RedisConnector(table).check()
 
 
+# --- languages ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "sent"),
+    [
+        ("id eq '{id|odata}'", "x' or 'a' eq 'a", "id eq 'x'' or ''a'' eq ''a'"),
+        ("NAME = '{ID|sql}'", "O'Neil", "NAME = 'O''Neil'"),
+        ('{ user(id: "{id|json}") { name } }', 'a"b\\c\n', '{ user(id: "a\\"b\\\\c\\n") { name } }'),
+        ("Name = '{id|backslash}'", "O'Ne\\il", "Name = 'O\\'Ne\\\\il'"),
+        ('summary ~ "{id|backslash}"', 'a"b\nc', 'summary ~ "a\\"b\\nc"'),
+        ("name:{id|lucene}", 'a:b "c" (d)', 'name:a\\:b \\"c\\" \\(d\\)'),
+        ("'{id|url}'", "O'Neil", "'O'Neil'"),
+    ],
+)
+def test_a_hole_says_in_which_language_its_value_stands(text: str, key: str, sent: str) -> None:
+    template = parse_template(text, COLUMNS, "text")
+    assert template.filled(lambda hole: hole.text(key)) == sent
+    assert list(template.unsafe_holes(["id"])) == []
+
+
+TEXTS = pa.schema([("id", pa.string()), ("number", pa.int64())])
+POST = {"url": "https://h/x", "method": "post"}
+
+
+@pytest.mark.parametrize(
+    ("options", "column", "quote"),
+    [
+        ({"url": "https://h/x?$filter=id eq '{id}'"}, "id", "'"),
+        ({"url": "https://h/x?$filter=a eq 'b' and startswith(id,'x{id}y')"}, "id", "'"),
+        ({"url": "https://h/x", "query": "q=name%3D%27{id}%27"}, "id", "'"),
+        ({"url": "https://h/Products('{id}')"}, "id", "'"),
+        ({"url": "https://h/Products(a='{number}',b='{id}')"}, "id", "'"),
+        ({"url": "https://h/x?$filter=id eq '{id|json}'"}, "id", "'"),
+        ({"url": 'https://h/x?q="{id|sql}"'}, "id", '"'),
+        ({**POST, "body": '{"query": "{ user(id: \\"{id}\\") { name } }"}'}, "id", '"'),
+        ({**POST, "body": '{"statement": ["WHERE id = \'{id}\'"]}'}, "id", "'"),
+        ({**POST, "body": "q=id = '{id}'", "body-format": "form"}, "id", "'"),
+    ],
+)  # fmt: skip
+def test_a_text_between_quotes_needs_a_language(options: dict[str, str], column: str, quote: str) -> None:
+    with pytest.raises(OptionError) as raised:
+        HttpConnector(LookupTable("people", TEXTS, options=options)).check()
+    language = "odata" if quote == "'" else "json"
+    assert (
+        f"column {column!r} stands between quotes, and a key that holds {quote} would end them. Write"
+        f" {{{column}|{language}}}, or name another language: odata, sql, json, backslash, lucene, url."
+        in str(raised.value)
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"url": "https://h/x?$filter=number eq '{number}'"},
+        {"url": "https://h/x?$filter=id eq '{id|odata}'"},
+        {"url": "https://h/x?q=it's {id}"},
+        {"url": "https://h/x?q={id}&a='b'"},
+        {"url": "https://h/Products('{id|odata}')"},
+        {"url": "https://h/x?q='{id|url}'"},
+        {**POST, "body": '{"id": "{id}", "query": "query($id: ID!) { user(id: $id) { name } }"}'},
+    ],
+)
+def test_what_cannot_end_its_quotes_needs_no_language(options: dict[str, str]) -> None:
+    HttpConnector(LookupTable("people", TEXTS, options=options)).check()
+
+
+def test_the_value_of_a_language_is_encoded_for_its_place_too() -> None:
+    keys = TemplateKeys.one({"id": "O'Ne/il"})
+    query = parse_query("$filter=id eq '{id|odata}'", COLUMNS, repeated=False)
+    assert query.text(keys) == "$filter=id eq 'O%27%27Ne%2Fil'"
+    body = parse_json_body('{"a": "{id|odata}", "b": ["{id|json}"]}', COLUMNS)
+    assert body.text(keys) == '{"a":"O\'\'Ne/il","b":["O\'Ne/il"]}'
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("{id|odta}", "there is no language 'odta'"),
+        ("{idd|odata}", "'{idd|odata}' is no column"),
+        ("{ user(id: {idd|json}) { name } }", "'{idd|json}' is no column"),
+    ],
+)
+def test_a_language_that_is_none_is_refused(text: str, shown: str) -> None:
+    with pytest.raises(TemplateError, match=re.escape(shown)):
+        parse_template(text, COLUMNS, "text")
+
+
+def test_a_key_of_redis_has_no_language() -> None:
+    with pytest.raises(TemplateError, match="is no column"):
+        parse_template("user:{id|json}", COLUMNS, "key")
+
+
 # --- keys that share a text -----------------------------------------------------------------------
 
 
@@ -204,7 +298,7 @@ def test_no_two_keys_that_are_taken_have_one_text(text: str) -> None:
 
 
 def text_of(template: Template, key: dict[str, Any]) -> str:
-    return template.filled(lambda name: str(key[name]))
+    return template.filled(lambda hole: str(key[hole.column]))
 
 
 MANY = TemplateKeys({"id": ["a,b", "c"]}, frozenset({"id"}))
