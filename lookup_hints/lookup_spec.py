@@ -33,6 +33,8 @@ class DeadLetters:
         return f"dead-letter in {self.folder} as {self.format}"
 
 
+# Counted per executor, and divided between executors: no counter exists that all tasks of a cluster share.
+# (docs/decisions/0140)
 @dataclass(frozen=True)
 class Budget:
     """What requests to one origin may use together, over all lookups and statements of a session.
@@ -266,6 +268,7 @@ class FullCache:
         return f"{again}; where that fails, {then}{changed}{limit}"
 
 
+# Bounded regret: by then the keys have cost as much as reading does. (docs/decisions/0163)
 @dataclass(frozen=True)
 class Switch:
     """When an executor reads a table that it asks by key, in one run of a statement.
@@ -337,6 +340,7 @@ class LookupSettings:
         return f"{then}; at most {' and '.join(limits)} of a task" if limits else then
 
 
+# Counts were kept by a function's hash at first, which nobody knows. (docs/decisions/0139)
 @dataclass(frozen=True, order=True)
 class LookupName:
     """What a lookup is called where it is counted, logged and shown.

@@ -157,6 +157,8 @@ class ExponentialDelay(RetryStrategy):
         )
 
 
+# A miss depends on which equalities are keys: with a constant in the key, every other row would be a miss and
+# wait for all its retries. (docs/decisions/0001)
 @dataclass(frozen=True)
 class RetryPolicy:
     """When and how often a key is asked again: a strategy, and the outcomes that it is for.

@@ -34,6 +34,8 @@ _AGES = 2**62
 """More leases than a process makes."""
 
 
+# One budget for all answers of a connector: a fixed part for each request would forbid one large answer and
+# still allow a hundred of 15 MB. (docs/decisions/0080)
 class BytesInFlight:
     """A budget of ``limit`` bytes.
 
@@ -81,6 +83,8 @@ class BytesInFlight:
     def _has_room(self, size: int) -> bool:
         return not self._holding and self.held + size <= self._limit
 
+    # The oldest request always goes on: rows wait for its answer, and without it nothing would ever be freed.
+    # (docs/decisions/0080)
     def _may_be_granted(self, request: _WaitingRequest) -> bool:
         if not self._holding:
             return not self._moving or self._has_room(request.size)

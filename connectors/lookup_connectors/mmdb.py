@@ -124,6 +124,8 @@ class MmdbConnector(SyncLookup):
         ]
         return Outcomes(pa.table(columns, schema=request.schema), at, failures)
 
+    # Python's `ipaddress` reads the address: the C reader takes `1359103393` for 81.2.69.161, the Python
+    # reader does not. (docs/decisions/0192)
     def _find_record(
         self, text: str, address: IPv4Address | IPv6Address, live: _OpenMmdb
     ) -> _FoundRecord | None:

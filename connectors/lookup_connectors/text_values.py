@@ -31,6 +31,8 @@ REFUSALS = (pa.ArrowException, ValueError, TypeError, OverflowError, RecursionEr
 """What is raised where a value does not fit."""
 
 
+# Spark's CAST is the measure, never its repair: where CAST would change what the text says, it is refused.
+# (docs/decisions/0170)
 def from_texts(texts: Sequence[str | None] | pa.Array, kind: pa.DataType) -> pa.Array:
     """The values of ``kind`` that ``texts`` spell."""
     column = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.string())
@@ -313,6 +315,8 @@ def _zone(name: str) -> tzinfo:
 # --- addresses ------------------------------------------------------------------------------------
 
 
+# Strict as Python's ipaddress: a bare number in a column of addresses is more likely a mistake.
+# (docs/decisions/0192)
 def address_in(text: str) -> IPv4Address | IPv6Address | None:
     """The address that ``text`` spells; that of IPv4 where it is mapped into IPv6."""
     try:

@@ -274,6 +274,8 @@ class HeldCache(Cache):
         return counts if counts.cache_loads else replace(counts, cache_load_millis=MaxGauge(0))
 
 
+# A range has no key to ask by; the whole table is kept sorted by the starts of its ranges.
+# (docs/decisions/0208)
 class RangeCache(HeldCache):
     """A table that is kept whole, asked for rows whose ranges hold values. There is nobody else to ask."""
 
@@ -311,6 +313,8 @@ def failing_for(table: str) -> Iterator[None]:
         ) from error
 
 
+# Nobody knows beforehand how many keys there will be. When the keys have cost as much as reading the table,
+# it is read: at most about twice what the better way costs. (docs/decisions/0163)
 class Switching(Cache):
     """The table of one lookup in one run of a statement, as a task sees it: asked first, then maybe read.
 

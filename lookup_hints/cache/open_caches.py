@@ -220,6 +220,7 @@ def _hash_of(parts: object) -> str:
     return sha256(repr(parts).encode()).hexdigest()[:32]
 
 
+# Invalidations arrive with the plan, as a driver cannot send anything to executors. (docs/decisions/0160)
 def _apply_invalidations(folder: Path, spec: LookupSpec) -> Invalidations:
     from lookup_hints.cache.store.invalidations import MOST_CHANGED, Invalidations
 

@@ -16,6 +16,8 @@ THREADS = 1000
 """The most calls of a plain function at once in one worker process."""
 
 
+# A user's function is a connector, so capacity, timeouts, retries and failures are those of lookups, in the
+# same code. (docs/decisions/0041)
 class FunctionConnector(AsyncRowLookup):
     """Calls ``function`` with the inputs of each row, for up to `capacity` rows at once.
 

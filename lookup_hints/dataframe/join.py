@@ -176,6 +176,8 @@ class _Left:
         return ", ".join(f"{LEFT}.{quoted(name)}" for name in (*first, *others))
 
 
+# One SQL text for DataFrames and tables: keys, casts, residual conditions, NULLs and refusals have one
+# meaning. (docs/decisions/0040)
 def _write_statement(left: _Left, connector: Connector, request: JoinRequest) -> str:
     schema_names = connector.table.schema.names
     keys = [left.named(one) for one, _ in request.pairs] if request.is_using else []

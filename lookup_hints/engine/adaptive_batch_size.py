@@ -97,6 +97,9 @@ def key_batches(batches: Iterator[Sequence[pa.Array]], schema: pa.Schema) -> Ite
         yield pa.RecordBatch.from_arrays(typed, schema=schema)
 
 
+# Small windows first: Spark ends the generator when it has enough rows (LIMIT), and keys that were asked for
+# later rows would be in vain. The second window is read only when the first answer is there.
+# (docs/decisions/0009)
 def window_sizes(growth: int, most: Callable[[], int | None] = lambda: None) -> Iterator[int]:
     """How many rows the first, second, ... window should have: ever ``growth`` times as many, to a limit.
 
@@ -174,6 +177,8 @@ class LimitPauses:
         return seconds
 
 
+# Spark notices late that a LIMIT is met: its own batches, the pipe and the JVM's prefetching lie between.
+# Without the pause, LIMIT 20 over a million rows asked for 376 thousand keys. (docs/decisions/0060)
 class LimitPause:
     """When Spark should be given time to look at rows: once, when the first ``rows`` were handed out.
 

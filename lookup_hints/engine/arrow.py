@@ -429,6 +429,8 @@ def rows_in_lists(
         yield pa.ListArray.from_arrays(own, structs, type=pa.list_(row_type), mask=mask)
 
 
+# Wide rows leave in portions, so that Spark can take the first ones while the next are put together.
+# (docs/decisions/0115)
 def _split_by_bytes(bytes_before: pa.Array) -> Iterator[tuple[int, int]]:
     """Where portions of at most ``OUTPUT_BYTES`` begin and end; up to each place it is ``bytes_before``."""
     start = 0

@@ -35,6 +35,8 @@ class Answering:
         return cls(pa.array(rows), pa.array(np.cumsum(counts, dtype=np.int64)))
 
 
+# The worker chooses the nearest row itself unless the connector can: sources differ in how they order text,
+# NaN and NULL. (docs/decisions/0191)
 def answering(found: Placed, codes: pa.Array, values: pa.Array, condition: OrderCondition) -> Answering:
     """The rows of ``found`` that answer ``values``, each with the key at its place in ``codes``.
 

@@ -231,6 +231,8 @@ ROWS_BYTES = 128 * 1024 * 1024
 """Rows that are held, and those that are expected for keys in flight, take about this together at most."""
 
 
+# Rows are handed out before their window ends once it holds much: a hundred answers of 15 MB held until the
+# last key took a worker 5.1 GB. (docs/decisions/0115)
 class HeldWindows:
     """Windows in the order of the input."""
 

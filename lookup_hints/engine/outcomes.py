@@ -294,6 +294,8 @@ class Settling:
             self._state.slots.leave(batch)
 
 
+# Without beats, each late key of a million rows would be a small request of its own after every delay.
+# (docs/decisions/0008)
 def _round_up_to_beat(due: float, delay: float) -> float:
     """``due``, or up to a sixteenth of ``delay`` later.
 

@@ -65,6 +65,8 @@ RequestLimiter: TypeAlias = OriginLimiter | _NoLimits
 _STATEMENTS = "the requests of statements"
 
 
+# Limits belong to an origin (host, port, user), as servers count, and not to a join: two joins of one
+# statement used to get twice what the API allows. (docs/decisions/0140)
 def limiter_of(
     spec: LookupSpec,
     stores: LimitStores,

@@ -50,6 +50,7 @@ HOLD_SECONDS = 30.0
 """Lookups under way are held back for this long at a time: servers end connections that nobody reads."""
 
 
+# Pure: no clock, no threads, no waiting. Two runners drive it, so sync and async lookups cannot drift apart.
 class RequestScheduler:
     """The state of one lookup join in one task. Not thread-safe: one thread drives it.
 

@@ -42,6 +42,8 @@ class _RequestByRow:
         self.timer: asyncio.TimerHandle | None = None
 
 
+# Most HTTP APIs take one key per request. As batches of one, a key would pay for Arrow columns; in one batch
+# of a thousand, one bad key would fail a thousand, and `capacity` would mean nothing. (docs/decisions/0020)
 class RowRunner(AsyncRunner):
     """One run of a scheduler whose connector is asked one key at a time, ``capacity`` of them at once."""
 
@@ -105,6 +107,8 @@ class RowRunner(AsyncRunner):
     def _free_slots(self) -> int:
         return min(len(self._waiting), self._capacity - len(self._running) - len(self._started))
 
+    # A coroutine, a future, a permit and a timer for each key cost more than the request itself, so all keys
+    # that may go out now are handed over at once. (docs/decisions/0196)
     def _start_together(self) -> None:
         if self._starter is None:
             if not self._waiting:

@@ -29,6 +29,8 @@ _TRIES_AFTER_PAUSES = 20
 """To try for more costs a refusal, and the pause that comes with it: a twentieth of the time at most."""
 
 
+# A source tells how much it bears only by refusing or by silence. One limit per origin and executor: when
+# each task searched alone, four tasks needed three minutes for 24,000 keys. (docs/decisions/0141)
 class AdaptiveLimit(Record):
     """The limit of one executor; it grows with requests that are served, and shrinks with refused ones."""
 

@@ -19,6 +19,8 @@ _PROBE_SECONDS = 5.0
 """After so long without news of its probes others are sent: their worker may have died."""
 
 
+# Requests to a source that is down cost their whole timeout each; a few probes find out whether it is back.
+# (docs/decisions/0141)
 class Breaker(Record):
     """Closed while the origin answers; open while it does not, for longer each time."""
 
@@ -101,6 +103,8 @@ _NOT_TRIED_SECONDS = 60.0
 """An origin that refused a try as well refuses all: for so long its pauses are not tried."""
 
 
+# After a pause all waiting requests would go out at once and be refused at once. They keep the pace from
+# before it. (docs/decisions/0082)
 class Pause(Record):
     opens = Cell()
     _refusals = Cell()

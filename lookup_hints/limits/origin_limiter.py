@@ -83,6 +83,8 @@ _ASKED_AHEAD_SECONDS = 0.1
 """Where there is a rate, a task asks for as many keys as get a permit in this many seconds."""
 
 
+# The one place that acquires and releases: what decides about the origin is pure and is told the time, so
+# each part is tested without a loop or a lock. (docs/decisions/0188)
 class OriginLimiter:
     """The door through which the requests of one lookup in one task go: acquire, and release.
 

@@ -32,6 +32,8 @@ PER_SECOND = 10.0
 _SAVED_SECONDS = 10.0
 
 
+# Retries of all tasks together are bounded by a part of first attempts, so that an outage does not multiply
+# the load. (docs/decisions/0141)
 class Retries(Record):
     """How many failures one executor may ask again, so that retries do not bring down who struggles.
 

@@ -240,6 +240,8 @@ class LimitStores:
             return self._opened[key]
 
 
+# All processes of one executor find the same folder; another executor on the machine must not.
+# (docs/decisions/0140)
 def folder_of_executor() -> Path | None:
     """A folder that Spark makes for each executor, and deletes with it; None where this is no worker."""
     folders = os.environ.get("SPARK_LOCAL_DIRS", "")
@@ -282,6 +284,8 @@ class Lease(Record):
     """Since when it could use more; 0 where it cannot."""
 
 
+# Workers of one executor share a mapped file. They cannot reach the driver: Connect has no socket for it, and
+# a firewall may block one. (docs/decisions/0140)
 class Leases(Record):
     _used = Cell()
     _tickets = Cell()

@@ -45,6 +45,8 @@ class PendingStats:
     signals: list[OriginSignal] = field(default_factory=list)
 
 
+# What one task holds, uses and publishes of the permits that its executor shares; told the time, so that it
+# runs without a loop or a lock. (docs/decisions/0188)
 class TaskPermits:
     """Permits that a task has leased, how many of them it uses, and what came of its requests."""
 

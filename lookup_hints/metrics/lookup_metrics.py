@@ -49,6 +49,7 @@ class CountsByKey(Generic[_N]):
         return sum(self.counts.values())
 
 
+# Histograms with growing buckets add up over tasks, which quantiles do not.
 @dataclass(frozen=True)
 class Latencies(CountsByKey[int]):
     """A histogram of durations whose buckets grow by a fifth, so that each quantile is exact to 10 %."""
@@ -237,6 +238,8 @@ class TaskRun:
     batch: tuple[str, int] | None = None
 
 
+# Accumulators bring counts to the driver without a port of our own, which a firewall might block. A task that
+# is computed again is told apart by its run. (docs/decisions/0003, docs/decisions/0139)
 @dataclass(frozen=True)
 class TaskRecord:
     """What one lookup counted in one run of a task."""

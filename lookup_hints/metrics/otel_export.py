@@ -149,6 +149,8 @@ TASK_SECONDS = 2.0
 """How long the end of a task waits at most until all is sent."""
 
 
+# Pushed at the end of a task: Spark ends an idle worker after a minute, and at the end of an application at
+# once, without a word. (docs/decisions/0137)
 class Flusher:
     """Flushes on a thread of its own whenever a task ends; the task waits, but only while that goes well.
 

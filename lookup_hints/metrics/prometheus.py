@@ -59,6 +59,8 @@ def labels_of(name: LookupName) -> tuple[str, ...]:
     return tuple(str(getattr(name, label)) for label in LABELS)
 
 
+# Scraped on the driver, which has the sums and lives as long as the job. Workers come and go and listen on no
+# known port. (docs/decisions/0136)
 class LookupCollector:
     """All counts of all lookups, read again at each scrape."""
 

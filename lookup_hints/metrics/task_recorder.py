@@ -53,6 +53,8 @@ _PLAIN = [name for name, kind in get_type_hints(LookupMetrics).items() if kind i
 """The fields that are plain numbers."""
 
 
+# One clock turned from cause to cause: causes never overlap, so their seconds add up to the task's time.
+# (docs/decisions/0134)
 class Waits:
     """Adds up by cause how long a task could only wait: for one thing at a time. Times are given."""
 

@@ -52,6 +52,8 @@ def load(shell: InteractiveShell) -> None:
     shell.register_magics(LookupMagics)
 
 
+# IPython shows `_render_traceback_` in place of a stack, and the cell counts as failed: "run all" stops
+# there. (docs/decisions/0051)
 class CellFailed(LookupHintsError):
     """What a cell of SQL fails with: its message is all that the notebook shows; the error is its cause."""
 

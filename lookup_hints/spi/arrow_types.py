@@ -35,6 +35,8 @@ TIMESTAMP = pa.timestamp("us", tz="UTC")
 TIMESTAMP_NTZ = pa.timestamp("us")
 
 
+# TIMESTAMP means one type or another by a setting; TIMESTAMP_LTZ and TIMESTAMP_NTZ always mean the same.
+# (docs/decisions/0172)
 def sql_type(kind: pa.DataType) -> str:
     """The Spark SQL type that crosses Arrow as ``kind``, in words that mean it under every setting.
 

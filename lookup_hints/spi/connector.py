@@ -93,6 +93,8 @@ class Connector:
         """
         return None
 
+    # A worker lives longer than a statement: a file that was replaced by renaming was read as it was for as
+    # long as the worker lived. (docs/decisions/0085)
     def opened_with(self) -> Hashable:
         """A value that changes when files read by ``open`` change; the connector is then opened again.
 
@@ -279,6 +281,8 @@ class AsyncRowLookup(RowsAsTable, AsyncLookup):
             ConnectorError: as for ``SyncLookup.lookup``.
         """
 
+    # Without it, a key over HTTP had a coroutine, a future, a permit, a lease and a timer: 275 Python calls.
+    # (docs/decisions/0196)
     def row_starter(self, take: TakeRows) -> RowStarter | None:
         """A starter of many keys at once that needs no asyncio task per key; None by default.
 
@@ -381,6 +385,8 @@ class Scan(ABC):
         raise InternalError(f"{type(self).__name__} has partitions, and no scan_partition() to read them")
 
 
+# Spark pushes no condition below mapInArrow, so the planner hands them over as values, and keeps the
+# conditions. (docs/decisions/0156)
 class FilteredScan(Scan):
     """The ability to leave rows out while the whole table is read.
 
@@ -419,6 +425,8 @@ def why_not_read(connector: Connector) -> str:
     return f"{connector.table.name} is asked by {asked_by} only" if asked_by else ""
 
 
+# FOR SYSTEM_TIME AS OF and ASOF JOIN want some rows of a key; both are one `OrderCondition`.
+# (docs/decisions/0191)
 class OrderedLookup(ABC):
     """A connector that selects, among the rows of a key, those nearest to a value or whose range holds it.
 

@@ -131,6 +131,8 @@ CONNECTORS: Mapping[str, str] = {
 """What to say of a connector of Flink's."""
 
 
+# Options that were removed or belong to Flink name what to write instead, so that a copied statement fails
+# helpfully. (docs/decisions/0180)
 def instead_of(name: str, known: Mapping[str, str]) -> str:
     """What to write in place of ``name``, or nothing where it is none of ``known``; ignores case.
 

@@ -422,6 +422,8 @@ class InForce:
     source: Place | None = None
 
 
+# The one place that decides which value counts: for lookups, for the session's own options and for streams.
+# (docs/decisions/0131)
 def in_force(option: Option, conf: Conf, given: Mapping[Place, Mapping[str, Any]] = {}) -> InForce:
     """The value in force: the one of the place nearest to the statement.
 

@@ -341,6 +341,7 @@ def known_secrets(connector: Connector) -> set[str]:
     return secrets
 
 
+# Errors travel to the driver and into logs; drivers print URLs and DSNs with passwords in many spellings.
 def masked(error: BaseException, mask: Mask) -> LookupHintsError:
     """A copy of ``error`` and of all its causes, of our own classes and without tracebacks."""
     clean = _masked_alone(error, mask)

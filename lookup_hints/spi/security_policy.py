@@ -40,6 +40,8 @@ def variable_of(switch: str) -> str:
     return re.sub(r"\W", "_", switch).upper()
 
 
+# In the application's configuration, not the session's: SET and RESET must not widen it. It is pickled with
+# the table, so a worker needs no Spark. (docs/decisions/0090)
 @dataclass(frozen=True)
 class Policy:
     """What is allowed. Each switch has a list of patterns from every place that sets it; with none, all is.

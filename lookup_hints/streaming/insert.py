@@ -73,6 +73,8 @@ def _words_stream(found: Sequence[Piece]) -> Iterator[int]:
             yield at
 
 
+# Spark reads streams in SQL but starts none outside of its pipelines, so the statement is ours.
+# (docs/decisions/0045)
 def read_insert(text: SqlText) -> StreamInsert:
     """What a streaming INSERT says.
 

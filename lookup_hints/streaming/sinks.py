@@ -170,6 +170,8 @@ def _is_new_checkpoint(checkpoint: str, spark: Any) -> bool:
         raise
 
 
+# Spark's file sink loses rows without an error here: batch 0 of a new checkpoint is skipped where an older
+# one wrote files. (docs/decisions/0046)
 def _refuse_used_files(insert: StreamInsert, sink: Sink, checkpoint: str, run_sql: RunSql) -> None:
     read = f"SELECT * FROM {sink.relation}"  # noqa: S608 (quoted names)
     explained = str(run_sql(f"EXPLAIN FORMATTED {read}").collect()[0][0])
@@ -203,6 +205,7 @@ def _has_rows(read: str, run_sql: RunSql) -> bool:
         raise
 
 
+# By name: under other names than the table's, Spark fills the table with NULLs. (docs/decisions/0046)
 def check_columns(insert: StreamInsert, sink: Sink, query: str, frame: DataFrame, run_sql: RunSql) -> None:
     """Let Spark check the columns as it does those of an INSERT without a stream.
 

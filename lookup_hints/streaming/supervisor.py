@@ -121,6 +121,8 @@ class _Event(NamedTuple):
     error: Exception | None = None
 
 
+# Each query has its own strategy and count of failures, as an INSERT outside a statement set is a job of its
+# own in Flink. (docs/decisions/0047)
 class Supervisor:
     """Keeps streaming queries running; each as its own strategy says."""
 

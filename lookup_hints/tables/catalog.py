@@ -24,6 +24,8 @@ from lookup_hints.tables.ddl import CreateLookupTable, Ddl, DropTable, ShowLooku
 from lookup_hints.tables.registry import connector_class
 
 
+# No stub views: a statement that misses our session would run over an empty view. Without them it fails with
+# TABLE_OR_VIEW_NOT_FOUND, which says what is wrong. (docs/decisions/0002)
 class LookupCatalog:
     """Lookup tables by name; names ignore case, as Spark's do by default."""
 

@@ -50,6 +50,8 @@ RowsByKey = list["Counter[str]"]
 """For each key asked its rows, as text and counted."""
 
 
+# Takes a table and some keys: a currency service cannot be filled with columns of ours. Sources that can be
+# filled use `SourceContract`. (docs/decisions/0097)
 class ConnectorContract:
     """What the engine relies on. Subclass it, and say what is asked for which keys.
 

@@ -163,6 +163,8 @@ def rows_of_join(lists: pa.ListArray, kind: str) -> tuple[int, int]:
     return found, missing if kind == "LEFT ANTI" else len(lists) - lists.null_count - missing
 
 
+# The generator's `finally` is the only clean-up: Spark drops a worker after LIMIT without a last word, so
+# nothing may depend on one. (docs/decisions/0060)
 class _Task:
     """One lookup join over the rows of one task; the connector of ``spec`` is the one that is ``opened``."""
 
@@ -331,6 +333,7 @@ MOST_WAITING = 64
 _log = logging.getLogger("lookup_hints.cache")
 
 
+# Refreshing happens beside the tasks: a stale answer may be used meanwhile, so no row waits for it.
 class Background:
     def __init__(self) -> None:
         self.process = Process()

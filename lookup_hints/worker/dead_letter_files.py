@@ -58,6 +58,8 @@ SCHEMA = pa.schema(
 _NAME = re.compile(r"(?P<task>.+-s\d+-p\d+-(?P<run>[0-9a-f]{8}))-\d{5}\.(?:parquet|json)")
 
 
+# Written by the task itself: an accumulator would hold millions of letters in the driver, and arrives after a
+# stream may have committed the batch. (docs/decisions/0138)
 class DeadLetterWriter:
     """The dead letters of one task; a context that leaves nothing behind unless ``finish`` was reached.
 

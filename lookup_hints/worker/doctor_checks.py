@@ -112,6 +112,8 @@ def looked_from_executor(tasks: Sequence[HealthTask], packages: Sequence[str]) -
             yield json.dumps(told)
 
 
+# Spark cannot send a task to each executor. So there are as many tasks as run at once, and the one that gets
+# the lock of its executor's folder looks. (docs/decisions/0182)
 @contextmanager
 def _chosen_on_executor() -> Iterator[bool]:
     """Whether this worker is the one of its executor that looks: it locks a folder, and writes nothing."""

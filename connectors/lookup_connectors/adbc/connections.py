@@ -165,6 +165,8 @@ def _with_settings(database: dict[str, str], settings: str) -> dict[str, str]:
     return {**database, "uri": f"{uri}&options={told}"}
 
 
+# Some drivers cannot be cancelled, and ADBC blocks. A daemon thread per request costs under a millisecond,
+# and one that hangs holds up neither the others nor the process's end. (docs/decisions/0157)
 class Connections:
     """Up to ``size`` connections, lent one at a time; one on which something failed is closed."""
 

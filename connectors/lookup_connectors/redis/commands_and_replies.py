@@ -162,6 +162,7 @@ def _get_hashes(keys: Sequence[str], fields: Sequence[str], *, together: bool) -
     ]
 
 
+# A hash without the fields is no miss; HLEN tells it from no hash at all. (docs/decisions/0024)
 def _hash_sizes(keys: list[str]) -> Steps[list[Any]]:
     """The number of fields of each key: 0 where there is nothing."""
     try:
@@ -180,6 +181,8 @@ def _hash_or_missing(value: list[Any], size: Any) -> Any:
     return value if size else None
 
 
+# MGET and HMGET answer nil for a missing key and for one of another type. Without this look a wrong
+# `value-type` would be a join full of NULLs. (docs/decisions/0024)
 def _keys_if_any_exists(keys: list[str]) -> Steps[list[str]]:
     """``keys``, or none where none of them exists, as is usual; all where EXISTS is not permitted."""
     if not keys:

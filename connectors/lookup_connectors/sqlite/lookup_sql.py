@@ -42,6 +42,8 @@ def ranges(number: str, first: int, last: int, wanted: int) -> tuple[str, ...]:
     return (f" WHERE {number} < {ends[0]}", *between, f" WHERE {number} >= {ends[-1]}")
 
 
+# CROSS JOIN fixes the order of the search. IN (VALUES ...) read the whole table once statistics had been
+# gathered. (docs/decisions/0007)
 def lookup_query(source: str, columns: Sequence[str], keys: pa.Table) -> str:
     """The query for ``columns`` of all rows whose key columns equal one of the bound ``keys``.
 

@@ -60,6 +60,8 @@ def _with_positions(found: Sequence[RowsAt]) -> tuple[tuple[pa.Table, pa.Array],
     return tuple((rows, pa.array(at, pa.int32())) for rows, at in found)
 
 
+# Immutable mapped files on the executor's disk. A cache of Python objects per worker costs more per hit than
+# asking PostgreSQL, is lost when Spark ends an idle worker, and exists once per worker. (docs/decisions/0158)
 class Store:
     """The answers in one folder. Not thread-safe.
 
@@ -355,6 +357,8 @@ class Ages:
         return valid
 
 
+# Versions that have ended cannot change any more, so they do not expire: replays of old events asked the
+# source again for each key. (docs/decisions/0195)
 @dataclass(frozen=True)
 class Past:
     """The moments for which versions of some keys are wanted.

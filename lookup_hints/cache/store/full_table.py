@@ -185,6 +185,8 @@ def _split_by_hash(
     yield from spilled.groups()
 
 
+# Sorted in memory, a table of a gigabyte would take several, in a worker to which Spark gives little.
+# (docs/decisions/0162)
 class _Spilled:
     """Rows in a file for each range, until ``stack`` is closed; then they can be read, once."""
 
@@ -310,6 +312,8 @@ class Note:
     text: str
 
 
+# A generation becomes visible by one rename, so that readers see the old table or the new one, never a half.
+# (docs/decisions/0162)
 class Generations:
     """The generations of one table: one is read while the last one answers. One thread asks, any loads.
 

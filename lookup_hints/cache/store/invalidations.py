@@ -77,6 +77,8 @@ def _decode_notes(data: bytes, now: float) -> _Notes:
     return _Notes(before, columns_hash, hashes, moments)
 
 
+# The driver reaches no worker: it knows neither hosts nor folders. So every plan that is made later carries
+# what was invalidated. (docs/decisions/0160)
 class Invalidations:
     """What is invalidated of one table, for a store of it.
 
@@ -233,6 +235,8 @@ class _State:
     seen: tuple[tuple[float, int], ...] = ()
 
 
+# Looks back further than the last value that was seen: a writer takes a time or number first and commits
+# later, so a row may appear below it. (docs/decisions/0169)
 class Checks:
     """The checks of one table by one kind of keys, as one process sees them. Not thread-safe.
 

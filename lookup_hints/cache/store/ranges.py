@@ -46,6 +46,8 @@ class Bounds:
         return self.holds_start and self.holds_end
 
 
+# Spark compares each row with each range, which does not end for millions of both. Here the starts are sorted
+# and mapped. (docs/decisions/0208)
 class Ranges:
     """The rows of one table, mapped into memory; they outlive their file.
 

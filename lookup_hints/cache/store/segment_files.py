@@ -299,6 +299,8 @@ class Filed:
         return f"{self.number:012d}.{self.rows}.{self.unique}.used"
 
 
+# Written as a temporary file, then renamed under a lock: other processes map files at any moment.
+# (docs/decisions/0158)
 class Folder:
     def __init__(self, path: Path, limits: StoreLimits) -> None:
         make_private(path)

@@ -138,6 +138,7 @@ class LoopThread:
             future.cancel()  # an interrupt of this thread must not leave it running
 
 
+# On a thread beside the task's own, so that a call that hangs fails in time.
 class OpenedSync:
     """A connector that is opened at its first lookup, and asked by one caller at a time.
 
@@ -194,6 +195,8 @@ class OpenedSync:
             self.connector.close()
 
 
+# All async connectors of a process share one event loop and stay open between tasks: opening costs more than
+# most lookups. (docs/decisions/0110)
 class OpenedAsync:
     def __init__(self, connector: AsyncLookup, loop: LoopThread) -> None:
         self.connector = connector

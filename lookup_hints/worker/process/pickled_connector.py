@@ -55,6 +55,8 @@ class PickledConnector(Connector):
         return _unpickle(self.identity, self._pickled) if connector is None else connector
 
 
+# Unpickling a class of a notebook again replaces the globals of the open connector's methods, so an open
+# connector's copy is not read. (docs/decisions/0110)
 def _unpickle_on_worker(table: LookupTable, identity: str, pickled: bytes) -> PickledConnector:
     """On the worker. What is missing there shows now, where it is explained."""
     if not process.this_process.has(identity):
