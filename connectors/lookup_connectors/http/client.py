@@ -47,13 +47,17 @@ def decoded(body: bytes, codings: str, most_bytes: int) -> bytes:
 def _by_zlib(body: bytes, most_bytes: int, *, may_be_bare: bool = False) -> bytes:
     # Some servers send "deflate" bare, without a header of zlib.
     is_bare = may_be_bare and body[:1] not in (b"\x78", b"\x1f")
-    reader = zlib.decompressobj(-15 if is_bare else 47)  # 47: gzip or zlib, whichever it begins with
-    inflated = reader.decompress(body, most_bytes + 1)
-    if len(inflated) > most_bytes:
-        raise BodyTooLarge
-    if not reader.eof:
-        raise zlib.error("it has no end")
-    return inflated
+    inflated = b""
+    while True:
+        reader = zlib.decompressobj(-15 if is_bare else 47)  # 47: gzip or zlib, whichever it begins with
+        inflated += reader.decompress(body, most_bytes - len(inflated) + 1)
+        if len(inflated) > most_bytes:
+            raise BodyTooLarge
+        if not reader.eof:
+            raise zlib.error("it has no end")
+        body = reader.unused_data
+        if body[:2] != b"\x1f\x8b":  # gzip may have several members
+            return inflated
 
 
 def _by_arrow(codec: str, body: bytes, most_bytes: int) -> bytes:

@@ -274,8 +274,15 @@ class Exchange:
                 f" {request.origin}. 'max-redirects' says how many are followed.",
                 permanent=True,
             )
-        # What browsers do: only 307 and 308 repeat a POST.
-        if response.status == 303 or (response.status in (301, 302) and request.method == "POST"):
+        # What browsers do: only 307 and 308 repeat a POST. Without its body it would ask for something else.
+        if response.status in (301, 302) and request.body is not None:
+            raise HttpFailure(
+                f"table {self.table}: {request.origin} answered {response.status} to POST, a redirect which"
+                " most clients follow by a GET without 'body'. Set 'url' to where it leads.",
+                permanent=True,
+                response=response,
+            )
+        if response.status in (301, 302, 303) and request.method == "POST":
             request = request._replace(method="GET", body=None)
         return self._towards(request, response.headers["location"], "a redirect")
 

@@ -55,6 +55,15 @@ from lookup_hints.spi.secrets import SECRET_HEADER, has_reference
 
 _CODES = OptionType("status codes", Codes.listed)
 
+
+def _checked_charset(text: str) -> str:
+    try:
+        b"{}".decode(text)
+    except (LookupError, UnicodeError):
+        raise ValueError(f"no charset is called {text!r}") from None
+    return text
+
+
 REQUEST = (
     Option(
         "url",
@@ -82,6 +91,11 @@ REQUEST = (
 )  # fmt: skip
 
 RESPONSE = (
+    Option(
+        "charset",
+        OptionType("a charset", _checked_charset),
+        "The charset of answers; by default the one that they name, else UTF-8.",
+    ),
     Option("rows", TEXT, "JMESPath to the row, or the array of rows, in the response.", default="@"),
     Option("row-key", TEXT, "The rows are the members of an object; this column takes their names."),
     Option(
@@ -407,6 +421,7 @@ class _HttpPlanning:
             said=said,
             exact=any(_has_decimal(field.type) for field in self._table.schema),
             takes_part=self._choice("partial", "fail") == "accept",
+            charset=self._given("charset"),
             unseen=dict.fromkeys(of_rows, 0),
         )
 

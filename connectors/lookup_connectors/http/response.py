@@ -189,6 +189,7 @@ class ResponseReader:
         said: columns that have a path, or are the row key: where they are keys, a row must say whose it is.
         exact: whether fractions are read as decimals.
         takes_part: whether lists are taken that a row says are cut.
+        charset: of all responses; empty where they say it.
         unseen: columns whose path no row has led along yet, and how many rows have lacked it.
     """
 
@@ -200,6 +201,7 @@ class ResponseReader:
     said: frozenset[str]
     exact: bool
     takes_part: bool = False
+    charset: str = ""
     unseen: dict[str, int] = field(default_factory=dict, compare=False)
 
     def document(self, response: Response) -> Any:
@@ -222,18 +224,18 @@ class ResponseReader:
 
     def _text(self, response: Response) -> str:
         """The body of ``response`` in its charset."""
-        charset = _charset(response.headers.get("content-type", ""))
+        charset = self.charset or _charset(response.headers.get("content-type", ""))
         try:
             return response.body.decode(charset or "utf-8")
         except UnicodeError as error:
             at = f" at byte {error.start + 1}" if isinstance(error, UnicodeDecodeError) else ""
             why = (
-                f"it is not in this charset{at}"
+                f"it is not in the charset {charset}{at}"
                 if charset
-                else f"no charset is named, and it is not UTF-8{at}"
+                else f"no charset is named, and it is not UTF-8{at}. 'charset' names it, as 'iso-8859-1'"
             )
         except LookupError:
-            why = f"no charset is called {charset!r}"
+            why = f"no charset is called {charset!r}; 'charset' names another one"
         if "content-encoding" in response.headers:  # which nobody could undo
             raise self._unread(response, f"the body is not JSON ({_kind(response)}).")
         raise self._unread(response, f"the body is not JSON ({_kind(response)}) that can be read: {why}.")
@@ -497,7 +499,12 @@ def metadata_column(column: pa.Field, name: str, told: Sequence[Told]) -> pa.Arr
 def _charset(content_type: str) -> str:
     """The charset that ``content_type`` names, empty for none."""
     match = re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", content_type, re.IGNORECASE)
-    return match[1] if match else ""
+    named = match[1] if match else ""
+    return _OTHER_CHARSETS.get(named.lower(), named)
+
+
+_OTHER_CHARSETS = {"binary": "", "utf8mb4": "utf-8", "utf8mb3": "utf-8"}
+"""What databases call them: the first says nothing."""
 
 
 def unreadable(column: pa.Field, source: Path | str) -> str:

@@ -675,7 +675,7 @@ def test_what_is_no_http_may_pass(api: Api, raw: str) -> None:
 
 @pytest.mark.parametrize(
     ("status", "method", "then"),
-    [(301, "GET", "GET"), (302, "POST", "GET"), (303, "POST", "GET"), (307, "POST", "POST")],
+    [(301, "GET", "GET"), (303, "POST", "GET"), (307, "POST", "POST"), (308, "POST", "POST")],
 )
 def test_a_redirect_is_followed_as_browsers_do(api: Api, status: int, method: str, then: str) -> None:
     api.script("/x/1", {"status": status, "headers": {"Location": "/echo?a=1#frag"}})
@@ -685,6 +685,19 @@ def test_a_redirect_is_followed_as_browsers_do(api: Api, status: int, method: st
         {"id": 1, "method": then}
     ]
     assert list(api.targets()) == ["/x/1", "/echo?a=1"]
+
+
+@pytest.mark.parametrize("status", [301, 302])
+def test_a_redirect_that_would_lose_the_body_is_an_error(api: Api, status: int) -> None:
+    api.script("/x/1", {"status": status, "headers": {"Location": "/echo"}, "repeat": True})
+    schema = pa.schema([("id", pa.int64()), ("method", pa.string())])
+    error = failure(table_of(api, "/x/{id}", schema, method="POST", body='{"a": 1}'))
+    assert error.permanent
+    assert f"answered {status} to POST, a redirect which most clients follow by a GET without 'body'" in str(
+        error
+    )
+    assert list(api.targets()) == ["/x/1"]
+    assert ask(table_of(api, "/x/{id}", schema, method="POST"), {"id": [1]}) == [{"id": 1, "method": "GET"}]
 
 
 def test_a_redirect_to_elsewhere_is_refused_unless_it_is_allowed(api: Api) -> None:

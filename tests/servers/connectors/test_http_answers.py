@@ -11,6 +11,7 @@ from lookup_connectors.http.options import plan_of
 from lookup_connectors.http.response import FoundRow, FoundRows, HttpFailure, Response, Told
 from lookup_connectors.json_paths import parse_path
 
+from lookup_hints.errors import OptionError
 from lookup_hints.spi import Outcomes
 from lookup_hints.spi.request_and_answer import LookupTable
 from tests.servers.connectors.recorded import HOME, Outcome, answer, outcome, response
@@ -755,14 +756,18 @@ def test_a_row_of_another_key_is_refused(options: dict[str, str], body: Any, sho
         (
             '{"name": "é"}'.encode("latin-1"),
             "application/json",
-            "no charset is named, and it is not UTF-8 at byte 11",
+            "no charset is named, and it is not UTF-8 at byte 11. 'charset' names it, as 'iso-8859-1'.",
         ),
         (
             '{"name": "é"}'.encode("latin-1"),
             "application/json; charset=utf-8",
-            "it is not in this charset at byte 11",
+            "it is not in the charset utf-8 at byte 11",
         ),
-        (b'{"name": "e"}', "application/json; charset=utf8mb4", "no charset is called 'utf8mb4'"),
+        (
+            b'{"name": "e"}',
+            "application/json; charset=klingon",
+            "no charset is called 'klingon'; 'charset' names",
+        ),
         (
             '{"name": "é"}'.encode("utf-16"),
             "application/json",
@@ -784,9 +789,21 @@ def test_a_charset_that_does_not_fit_is_named(content: bytes, kind: str, shown: 
         ("utf-16", "'utf-16'"),
         ("utf-8", '"UTF-8"'),
         ("cp1252", "Windows-1252; x=y"),
+        ("utf-8", "utf8mb4"),
+        ("utf-8", "binary"),
     ],
 )
 def test_a_charset_that_is_named_is_kept(charset: str, label: str) -> None:
     content = '{"name": "é"}'.encode(charset)
     told = outcome({}, response(content, content_type=f"application/json; charset={label}"))
     assert [row["name"] for row in told.rows] == ["é"], told.error
+
+
+def test_a_charset_can_be_said_for_answers_that_say_none_or_another() -> None:
+    for kind in ("application/json", "application/json; charset=utf-8", "text/plain; charset=klingon"):
+        content = response('{"name": "é"}'.encode("latin-1"), content_type=kind)
+        told = outcome({"charset": "iso-8859-1"}, content)
+        assert [row["name"] for row in told.rows] == ["é"], told.error
+    for charset in ("klingon", "zlib"):
+        with pytest.raises(OptionError, match=f"no charset is called '{charset}'"):
+            outcome({"charset": charset}, response(ADA))
