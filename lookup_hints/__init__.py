@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from lookup_hints.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from lookup_hints.async_function import async_wait as async_wait

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from lookup_hints.worker.process import open_connectors as process
-from lookup_hints.worker.process.open_connectors import Process
+from lookup_hints.process import open_connectors as process
+from lookup_hints.process.open_connectors import Process
 from tests import jvm, kinds
 from tests.unit.engine.support import Clock
 

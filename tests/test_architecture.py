@@ -18,9 +18,10 @@ ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "lookup_hints"
 CONNECTORS = ROOT / "connectors" / "lookup_connectors"
 
-BASE = {"pyspark_internals", "errors", "retry", "lookup_spec", "sql", "spi"}
+BASE = {"version", "pyspark_internals", "errors", "retry", "lookup_spec", "sql", "spi"}
 
 MAY_IMPORT: dict[str, set[str]] = {
+    "version": set(),
     "pyspark_internals": set(),
     "errors": set(),
     "retry": {"errors"},
@@ -37,23 +38,25 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": BASE,
     "engine": {*BASE, "limits", "metrics"},
     "testing": {*BASE, "engine", "limits", "metrics"},
-    "worker.process": {*BASE, "engine", "metrics"},
-    "cache": {*BASE, "engine", "metrics", "worker.process"},
+    "process": {*BASE, "engine", "metrics"},
+    "cache": {*BASE, "engine", "metrics", "process"},
     "cache.store": set(),
-    "worker": {*BASE, "cache", "engine", "limits", "metrics"},
+    "worker": {*BASE, "cache", "engine", "limits", "metrics", "process"},
     "streaming": {*BASE, "metrics"},
     "statements": {*BASE, "tables", "streaming"},
     "dataframe": {*BASE, "hints"},
     "driver": {
-        *(*BASE, "tables", "hints", "plan", "worker", "metrics", "streaming", "statements", "dataframe"),
+        *(*BASE, "tables", "hints", "plan", "worker", "process", "metrics", "streaming", "statements"),
+        "dataframe",
     },
     "session": {*BASE, "tables", "metrics", "streaming", "statements", "dataframe", "driver"},
     "async_function": {*BASE, "tables", "dataframe", "session"},
+    "runs": {*BASE, "plan", "metrics", "statements", "streaming", "driver", "session"},
     "cli": {
         *(*BASE, "tables", "hints", "plan", "metrics", "streaming", "statements", "driver"),
-        "session",
+        *("session", "runs"),
     },
-    "notebook": {*BASE, "plan", "metrics", "statements", "driver", "session", "cli"},
+    "notebook": {*BASE, "plan", "metrics", "statements", "driver", "session", "runs"},
 }
 """What each room imports beside itself, from the ground up: a room names only those above it here."""
 
@@ -90,7 +93,7 @@ WRITES_DIALECTS = {"adbc.lookup_sql"}
 
 OWNERS = {
     "sqlglot": {"hints", "plan"},
-    "pyspark": {"pyspark_internals", "driver", "worker", "streaming", "cli", "notebook"},
+    "pyspark": {"pyspark_internals", "driver", "process", "worker", "streaming", "runs", "cli", "notebook"},
     "pandas": {"worker.pandas_worker"},
     "IPython": {"notebook.magics"},
     "prompt_toolkit": {"cli.shell_prompt"},

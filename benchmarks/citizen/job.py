@@ -16,7 +16,7 @@ import psutil
 
 from benchmarks.measuring import ROOT, spark_session
 from lookup_hints import LookupSession
-from lookup_hints.cli.statement_run import brief
+from lookup_hints.runs.statement_run import brief
 
 _ENDS_WITHIN = 30.0
 """Seconds that Spark may take to stop once the job has ended."""

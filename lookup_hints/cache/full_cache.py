@@ -31,7 +31,7 @@ from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed, distinct_keys
 from lookup_hints.errors import ConnectorError, LookupHintsError
 from lookup_hints.lookup_spec import DailyReload, FullCache, LookupSpec, PeriodicReload, Switch
 from lookup_hints.metrics.lookup_metrics import LookupMetrics, MaxGauge
-from lookup_hints.worker.process.open_connectors import scanned
+from lookup_hints.process.open_connectors import scanned
 
 RETRY_SECONDS = 60.0
 """A load that failed is tried again after so long, or after the interval of reloads, if that is less."""

@@ -18,17 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-import lookup_hints
 from lookup_hints.cache.task_cache import Cache, StoreCache, TaskCache, error_summary, warn_without_cache
 from lookup_hints.engine.arrow import conform
 from lookup_hints.errors import ConnectorError, InternalError, LookupHintsError
 from lookup_hints.lookup_spec import ChangedColumn, Invalidation, LookupSpec, PartialCache, Switch
+from lookup_hints.process.open_connectors import needing_its_driver
+from lookup_hints.process.running_task import in_stream, running_part, running_statement
 from lookup_hints.spi import Changes, ChangesRequest, Connector, ReportsChanges
 from lookup_hints.spi.changed_column_and_versions import versions_of
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import known_secrets, masked, masker
-from lookup_hints.worker.process.open_connectors import needing_its_driver
-from lookup_hints.worker.process.running_task import in_stream, running_part, running_statement
+from lookup_hints.version import __version__
 
 if TYPE_CHECKING:
     from lookup_hints.cache.full_cache import HeldTable
@@ -213,7 +213,7 @@ def _source_identity(connector: Connector, identity: str) -> object:
     """The connector with its table and options, what references and files hold here, and our version."""
     table = connector.table
     resolved = {key: table.resolve(text, option=key, known=set()) for key, text in table.options.items()}
-    return identity, sorted(resolved.items()), connector.opened_with(), lookup_hints.__version__
+    return identity, sorted(resolved.items()), connector.opened_with(), __version__
 
 
 def _hash_of(parts: object) -> str:

@@ -14,8 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from lookup_hints import __version__
 from lookup_hints.errors import Problem, QueryError
+from lookup_hints.version import __version__
 
 # sqlglot plans, on the driver: which may be a Python that has none of it, too.
 _PACKAGES = ("lookup_hints", "lookup_connectors", "sqlglot")

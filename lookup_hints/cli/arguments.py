@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lookup_hints import __version__
 from lookup_hints.cli.result_formats import FORMATS as RESULT_FORMATS
 from lookup_hints.cli.result_formats import TABLE
 from lookup_hints.metrics.prometheus import LOOPBACK
+from lookup_hints.version import __version__
 
 WELL, FAILED, WRONG_USE = 0, 1, 2
 """Exit codes: all well, a statement failed, wrong use of the command."""

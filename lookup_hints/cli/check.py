@@ -14,7 +14,6 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from lookup_hints import __version__
 from lookup_hints.cli.names_in_text import (
     ScriptNames,
     created_name,
@@ -55,6 +54,7 @@ from lookup_hints.tables.catalog import LookupCatalog, build_connector
 from lookup_hints.tables.ddl import CreateLookupTable, DropTable
 from lookup_hints.tables.ddl_columns import plain_timestamp
 from lookup_hints.tables.registry import check_connector_name, module_named, retry_predicates
+from lookup_hints.version import __version__
 
 
 @dataclass(frozen=True)

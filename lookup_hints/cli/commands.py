@@ -13,17 +13,17 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from lookup_hints import __version__
 from lookup_hints.cli import archive, demo, job, submit
 from lookup_hints.cli.arguments import FAILED, STDIN, WELL, WrongUse, parser
 from lookup_hints.cli.check import FORMATS, CheckOptions, Finding, check_script
 from lookup_hints.cli.import_command import run_import
 from lookup_hints.cli.result_formats import TABLE
-from lookup_hints.cli.start import SparkStart, await_server, on_terminal
-from lookup_hints.cli.statement_run import failure
 from lookup_hints.errors import LookupHintsError
+from lookup_hints.runs.start import SparkStart, await_server, on_terminal
+from lookup_hints.runs.statement_run import failure
 from lookup_hints.statements import Setting, SparkStatement, Statement, read_script, read_statement
 from lookup_hints.tables.ddl import CreateLookupTable
+from lookup_hints.version import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

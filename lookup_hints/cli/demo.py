@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from lookup_hints.cli import job
 from lookup_hints.cli.arguments import WELL, WrongUse
 from lookup_hints.cli.job import run_with_streams
-from lookup_hints.cli.statement_run import StatementRun
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
+from lookup_hints.runs.statement_run import StatementRun
 from lookup_hints.statements import ScriptStatement, split_statements
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from lookup_hints.cli.check import CheckOptions, lookups_of
 from lookup_hints.cli.job import Script
-from lookup_hints.cli.statement_run import failure
 from lookup_hints.driver.doctor import DRIVER, DoctorFinding, DoctorReport, ExaminedTable
 from lookup_hints.driver.statement_scope import state_of
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.lookup_spec import LookupSpec
+from lookup_hints.runs.statement_run import failure
 from lookup_hints.spi import HealthCheck
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.statements import Setting, SparkStatement, read_statement

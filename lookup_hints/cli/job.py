@@ -27,9 +27,16 @@ from typing import TYPE_CHECKING, Any, TextIO
 from lookup_hints.cli.archive import Module, build_modules
 from lookup_hints.cli.arguments import FAILED, STDIN, WELL, WrongUse
 from lookup_hints.cli.check import CheckOptions, dry_run_results, unknown_connectors
-from lookup_hints.cli.progress import TerminalBar
 from lookup_hints.cli.result_formats import TABLE, written
-from lookup_hints.cli.statement_run import (
+from lookup_hints.driver.functions import is_connect
+from lookup_hints.driver.run_statement import run_to_its_end
+from lookup_hints.errors import LookupHintsError, OptionError, cause_of
+from lookup_hints.lookup_spec import LookupName
+from lookup_hints.metrics.prometheus import check_package
+from lookup_hints.metrics.readable_summary import Measured, seconds_text, share_text, what_mattered
+from lookup_hints.plan.explain import joins_text
+from lookup_hints.runs.progress import TerminalBar
+from lookup_hints.runs.statement_run import (
     COLUMNS,
     TITLES,
     StatementRun,
@@ -39,13 +46,6 @@ from lookup_hints.cli.statement_run import (
     table_of,
     without_empty,
 )
-from lookup_hints.driver.functions import is_connect
-from lookup_hints.driver.run_statement import run_to_its_end
-from lookup_hints.errors import LookupHintsError, OptionError, cause_of
-from lookup_hints.lookup_spec import LookupName
-from lookup_hints.metrics.prometheus import check_package
-from lookup_hints.metrics.readable_summary import Measured, seconds_text, share_text, what_mattered
-from lookup_hints.plan.explain import joins_text
 from lookup_hints.statements import (
     ScriptStatement,
     check_configuration,

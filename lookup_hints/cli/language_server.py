@@ -15,7 +15,6 @@ from inspect import getdoc
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
-from lookup_hints import __version__
 from lookup_hints.cli.check import CheckOptions, Finding, check_script
 from lookup_hints.cli.completion import Candidate, candidates, option_at, relations
 from lookup_hints.cli.names_in_text import created_name
@@ -27,6 +26,7 @@ from lookup_hints.sql.text_edits import Cut
 from lookup_hints.statements import ScriptStatement, split_statements
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from lookup_hints.tables.registry import connector_class
+from lookup_hints.version import __version__
 
 
 class EditedScript:

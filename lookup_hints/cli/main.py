@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lookup_hints.cli.arguments import FAILED, STDIN, WELL, WRONG_USE, WrongUse, parser
-from lookup_hints.cli.start import SparkStart
 from lookup_hints.errors import LookupHintsError
+from lookup_hints.runs.start import SparkStart
 
 _ON_SPARK = ("run", "shell", "explain", "doctor")
 

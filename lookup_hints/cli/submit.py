@@ -30,9 +30,9 @@ from lookup_hints.cli.arguments import (
     add_script_options,
     add_showing_options,
 )
-from lookup_hints.cli.start import NO_BAR_OF_SPARK, await_server
 from lookup_hints.driver.functions import is_connect
 from lookup_hints.errors import LookupHintsError
+from lookup_hints.runs.start import NO_BAR_OF_SPARK, await_server
 
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "lookup_job.py"
 """What ``spark-submit`` runs."""

@@ -16,12 +16,12 @@ from lookup_hints.errors import cause_of
 from lookup_hints.metrics.readable_summary import seconds_text
 from lookup_hints.plan.decide.budgets import cluster_of
 from lookup_hints.plan.decide.settings import session_option
+from lookup_hints.process.open_connectors import install_tip
 from lookup_hints.pyspark_internals import cloudpickled
 from lookup_hints.spi import Connector, HealthCheck, HealthRequest, ReportsHealth
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.tables.catalog import build_connector
 from lookup_hints.worker.doctor_checks import HealthTask, looked_from_executor, package_versions
-from lookup_hints.worker.process.open_connectors import install_tip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -38,13 +38,13 @@ from lookup_hints.lookup_spec import LookupName, LookupSpec
 from lookup_hints.metrics.lookup_metrics import LookupMetrics, Report
 from lookup_hints.metrics.readable_summary import Moment
 from lookup_hints.plan.joins import TableScan
+from lookup_hints.process.open_connectors import call_with_timeout, install_tip, scanned
+from lookup_hints.process.running_task import Reporter
 from lookup_hints.pyspark_internals import all_settings, cloudpickled
 from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.security_policy import SWITCHES, Policy, policy_of_configuration, policy_of_environment
 from lookup_hints.sql.lexer import quoted
-from lookup_hints.worker.process.open_connectors import call_with_timeout, install_tip, scanned
-from lookup_hints.worker.process.running_task import Reporter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

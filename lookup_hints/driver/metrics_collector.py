@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from lookup_hints import pyspark_internals
 from lookup_hints.metrics.lookup_metrics import LookupMetrics, Plain, TaskRecord, TaskRun
-from lookup_hints.worker.process.running_task import PROPERTY, Send
+from lookup_hints.process.running_task import PROPERTY, Send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,8 @@ from typing import Any, get_type_hints
 
 import pyarrow as pa
 
-import lookup_hints
 from lookup_hints.pyspark_internals import cloudpickled
+from lookup_hints.version import __version__
 
 Batches = Callable[[Iterator[Any]], Iterator[Any]]
 """A function over the batches of one task."""
@@ -49,7 +49,7 @@ def shipped(function: Batches, packages: tuple[str, ...] = ("pyarrow",), install
     Called on the driver. The annotations are those of ``function``; ``strip_annotations`` before Spark
     pickles it: they name modules.
     """
-    ours, driver = lookup_hints.__version__, sys.executable
+    ours, driver = __version__, sys.executable
     how, how_compiled = _HOW.format(driver=driver), _HOW_COMPILED.format(driver=driver)
     made_with = f"lookup_hints {ours}, Python {platform.python_version()}, pyarrow {pa.__version__}"
 

@@ -31,7 +31,6 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
-from lookup_hints import __version__
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import (
     CountsByKey,
@@ -43,6 +42,7 @@ from lookup_hints.metrics.lookup_metrics import (
 )
 from lookup_hints.metrics.otel_setup import Signals
 from lookup_hints.spi.request_context import HttpExchange
+from lookup_hints.version import __version__
 
 _log = logging.getLogger("lookup_hints.metrics")
 

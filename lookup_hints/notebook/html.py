@@ -10,11 +10,11 @@ from textwrap import TextWrapper
 from types import MappingProxyType
 from typing import Any
 
-from lookup_hints.cli.progress import Progress
 from lookup_hints.errors import Span
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.plan.explain import rows_of
 from lookup_hints.plan.joins import LookupJoin, LookupPlan, TableScan
+from lookup_hints.runs.progress import Progress
 
 _CELL = "padding:2px 10px;border-bottom:1px solid #8883;white-space:pre;"
 _TABLE = "border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums;margin:4px 0"

@@ -20,14 +20,14 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import DisplayHandle, display
 
-from lookup_hints.cli.progress import Progress, TerminalBar, Watch, following
-from lookup_hints.cli.start import SparkStart, on_terminal
-from lookup_hints.cli.statement_run import StatementRun, aligned, brief, failure, reported_once, table_of
 from lookup_hints.driver.run_statement import run_to_its_end
 from lookup_hints.errors import LookupHintsError, Problem, QueryError, did_you_mean
 from lookup_hints.metrics.readable_summary import facts_of, what_mattered
 from lookup_hints.notebook import html
 from lookup_hints.plan.explain import joins_text
+from lookup_hints.runs.progress import Progress, TerminalBar, Watch, following
+from lookup_hints.runs.start import SparkStart, on_terminal
+from lookup_hints.runs.statement_run import StatementRun, aligned, brief, failure, reported_once, table_of
 from lookup_hints.session import LookupSession
 from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.sql.sql_text import SqlText

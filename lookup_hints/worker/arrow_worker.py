@@ -44,13 +44,13 @@ from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.lookup_metrics import Cause, LookupMetrics, MaxGauge, Report
 from lookup_hints.metrics.otel_setup import Telemetry
 from lookup_hints.metrics.task_recorder import UNOBSERVED, OnCounts, RequestObserver, Waits
+from lookup_hints.process import open_connectors as process
+from lookup_hints.process.open_connectors import Opened, OpenedAsync, OpenedSync, Process
+from lookup_hints.process.pickled_connector import PickledConnector
+from lookup_hints.process.running_task import running_statement, teller
 from lookup_hints.spi import AsyncRowLookup
 from lookup_hints.spi.secrets import without_secrets
 from lookup_hints.worker.dead_letter_files import DeadLetterWriter
-from lookup_hints.worker.process import open_connectors as process
-from lookup_hints.worker.process.open_connectors import Opened, OpenedAsync, OpenedSync, Process
-from lookup_hints.worker.process.pickled_connector import PickledConnector
-from lookup_hints.worker.process.running_task import running_statement, teller
 
 ArrowLookup = Callable[[Iterator[Any]], Iterator[pa.Array]]
 

@@ -26,8 +26,8 @@ from lookup_hints.engine.outcomes import FailedKeys
 from lookup_hints.errors import ConnectorError
 from lookup_hints.lookup_spec import DeadLetters, LookupSpec
 from lookup_hints.metrics.lookup_metrics import TaskRun
+from lookup_hints.process.running_task import job_property, running_statement, task_run
 from lookup_hints.spi.secrets import known_secrets, masker
-from lookup_hints.worker.process.running_task import job_property, running_statement, task_run
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

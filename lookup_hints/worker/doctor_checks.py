@@ -27,6 +27,8 @@ from pyarrow import types
 from lookup_hints.engine.arrow import conform
 from lookup_hints.errors import LookupTimeout, NotAllowed, OptionError, Problem
 from lookup_hints.limits.shared_limits import folder_of_executor
+from lookup_hints.process import open_connectors as process
+from lookup_hints.process.open_connectors import T, call_with_timeout, needing_its_driver
 from lookup_hints.spi import (
     Answer,
     AsyncLookup,
@@ -41,8 +43,6 @@ from lookup_hints.spi import (
     SyncLookup,
 )
 from lookup_hints.spi.secrets import known_secrets, masker
-from lookup_hints.worker.process import open_connectors as process
-from lookup_hints.worker.process.open_connectors import T, call_with_timeout, needing_its_driver
 
 TIMED = 10
 """So many lookups are timed."""

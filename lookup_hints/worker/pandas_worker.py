@@ -18,8 +18,8 @@ from pyarrow import types
 
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.lookup_metrics import Report
+from lookup_hints.process.pickled_connector import PickledConnector
 from lookup_hints.worker.arrow_worker import look_up
-from lookup_hints.worker.process.pickled_connector import PickledConnector
 
 PandasLookup = Callable[[Iterator[Any]], Iterator[pd.Series]]
 

@@ -103,7 +103,7 @@ def scenario(spark: SparkSession, folder: Path) -> Steps:
     def with_another_version_of_the_library() -> Any:
         other = folder / "other" / "lookup_hints"
         shutil.copytree(OURS[0], other)
-        source = other / "__init__.py"
+        source = other / "version.py"
         source.write_text(source.read_text().replace('__version__ = "', '__version__ = "9.'))
         return named(workers(bare_python(folder / "otherwise", beside=[other, OURS[1]])))
 

@@ -10,8 +10,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from pyspark.sql import SparkSession
 
-from lookup_hints.cli.progress import Progress, following
 from lookup_hints.notebook import magics as magics
+from lookup_hints.runs.progress import Progress, following
 from tests.spark.elsewhere import Steps
 
 CELL = """

@@ -20,12 +20,12 @@ import pytest
 from lookup_hints import FixedDelay, LookupSession, async_wait
 from lookup_hints.errors import ConnectorError
 from lookup_hints.lookup_spec import LookupSettings, LookupSpec
+from lookup_hints.process.open_connectors import Process
+from lookup_hints.process.pickled_connector import PickledConnector
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.tables.catalog import build_connector
 from lookup_hints.worker.arrow_worker import look_up
-from lookup_hints.worker.process.open_connectors import Process
-from lookup_hints.worker.process.pickled_connector import PickledConnector
 from tests.spark.own import FAILING, FOUND, LATE, PASSING, Use
 from tests.spark.versions import since
 from tests.spark.warm import (

@@ -17,10 +17,10 @@ from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.lookup_spec import LookupSettings, LookupSpec
+from lookup_hints.process.open_connectors import OPEN_SECONDS, Process
 from lookup_hints.spi import AsyncLookup, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker.arrow_worker import look_up
-from lookup_hints.worker.process.open_connectors import OPEN_SECONDS, Process
 from tests.servers.http_server import Api
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer

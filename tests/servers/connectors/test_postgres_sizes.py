@@ -9,10 +9,10 @@ from lookup_connectors.postgres.copy_and_sizes import COPIES
 
 from lookup_hints.errors import AnswerTooLarge, ConnectorError
 from lookup_hints.lookup_spec import LookupSettings, LookupSpec
+from lookup_hints.process import open_connectors as process
+from lookup_hints.process.open_connectors import Process
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker.arrow_worker import look_up
-from lookup_hints.worker.process import open_connectors as process
-from lookup_hints.worker.process.open_connectors import Process
 from tests.servers.postgres import PostgresServer
 from tests.unit.connectors.asking import during, request_for
 from tests.unit.engine.support import plain

@@ -24,11 +24,11 @@ from lookup_hints.metrics.lookup_metrics import LookupMetrics, about_counts
 from lookup_hints.metrics.otel_export import TASK_SECONDS, ExportStatus
 from lookup_hints.metrics.otel_setup import Telemetry, sending_of
 from lookup_hints.metrics.task_recorder import UNOBSERVED
+from lookup_hints.process import open_connectors as process
+from lookup_hints.process.open_connectors import Process
 from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker.arrow_worker import look_up
-from lookup_hints.worker.process import open_connectors as process
-from lookup_hints.worker.process.open_connectors import Process
 from tests.servers.otlp_collector import Collector, collecting, values
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lookup_hints.cli import commands, progress
+from lookup_hints.cli import commands
 from lookup_hints.cli.main import main
-from lookup_hints.cli.start import await_server
+from lookup_hints.runs import progress
+from lookup_hints.runs.start import await_server
 from lookup_hints.session import LookupSession
 from lookup_hints.tables import registry
 

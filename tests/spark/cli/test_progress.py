@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from lookup_hints.cli import progress
-from lookup_hints.cli.progress import LiveLines, Progress, TerminalBar, following
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.readable_summary import Moment
+from lookup_hints.runs import progress
+from lookup_hints.runs.progress import LiveLines, Progress, TerminalBar, following
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

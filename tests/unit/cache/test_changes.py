@@ -27,11 +27,11 @@ from lookup_hints.lookup_spec import (
     PeriodicReload,
 )
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
+from lookup_hints.process.open_connectors import Process
 from lookup_hints.spi import Changes, ChangesRequest, ReportsChanges, Scan, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker import arrow_worker
 from lookup_hints.worker.arrow_worker import look_up
-from lookup_hints.worker.process.open_connectors import Process
 from tests.unit.engine.support import plain
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("version", pa.int64())])

@@ -23,12 +23,12 @@ from lookup_hints.cache.store.segment_files import StoreLimits
 from lookup_hints.errors import ConnectorError
 from lookup_hints.lookup_spec import ChangedColumn, Invalidation, LookupSettings, LookupSpec, PartialCache
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
+from lookup_hints.process import open_connectors as process
+from lookup_hints.process.open_connectors import Process
 from lookup_hints.spi import Changes, ChangesRequest, OrderCondition, ReportsChanges, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker import arrow_worker
 from lookup_hints.worker.arrow_worker import Background, look_up
-from lookup_hints.worker.process import open_connectors as process
-from lookup_hints.worker.process.open_connectors import Process
 from tests.conftest import EXAMPLES
 from tests.unit.cache.support import Clock, keys, learned, store, told
 from tests.unit.engine.support import plain

@@ -37,12 +37,12 @@ from lookup_hints.lookup_spec import (
     PeriodicReload,
 )
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
+from lookup_hints.process import open_connectors as process
+from lookup_hints.process.open_connectors import Process
 from lookup_hints.retry import FixedDelay
 from lookup_hints.spi import Scan, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker.arrow_worker import look_up
-from lookup_hints.worker.process import open_connectors as process
-from lookup_hints.worker.process.open_connectors import Process
 from tests.unit.engine.support import plain
 
 FULL = FullCache(PeriodicReload(600.0), max_bytes=2**26)

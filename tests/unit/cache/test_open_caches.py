@@ -19,13 +19,13 @@ from lookup_hints.cache.open_caches import name_of
 from lookup_hints.errors import ConnectorError
 from lookup_hints.lookup_spec import Invalidation, LookupSettings, LookupSpec, PartialCache
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
+from lookup_hints.process import open_connectors as process
+from lookup_hints.process.open_connectors import Process
+from lookup_hints.process.pickled_connector import PickledConnector
 from lookup_hints.retry import FixedDelay
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable, RowRequest, Rows
 from lookup_hints.worker.arrow_worker import Background, look_up
-from lookup_hints.worker.process import open_connectors as process
-from lookup_hints.worker.process.open_connectors import Process
-from lookup_hints.worker.process.pickled_connector import PickledConnector
 from tests.unit.engine.support import plain
 
 CACHE = PartialCache(600.0, missing_ttl=30.0, max_bytes=2**26)

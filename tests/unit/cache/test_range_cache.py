@@ -18,11 +18,11 @@ from lookup_hints.engine.arrow import Keys, KnownAnswers
 from lookup_hints.errors import ConnectorError
 from lookup_hints.lookup_spec import FullCache, Invalidation, LookupSettings, LookupSpec, PeriodicReload
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
+from lookup_hints.process import open_connectors as process
+from lookup_hints.process.open_connectors import Process
 from lookup_hints.spi import OrderCondition, Scan, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker.arrow_worker import look_up
-from lookup_hints.worker.process import open_connectors as process
-from lookup_hints.worker.process.open_connectors import Process
 from tests.unit.engine.support import plain
 
 SCHEMA = pa.schema([("lo", pa.int64()), ("hi", pa.int64()), ("name", pa.string())])

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from lookup_hints.cache import open_caches
 from lookup_hints.lookup_spec import LookupSettings, LookupSpec, Switch
+from lookup_hints.process import open_connectors as process
+from lookup_hints.process.open_connectors import Process
 from lookup_hints.spi import OrderCondition, Scan, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker.arrow_worker import look_up
-from lookup_hints.worker.process import open_connectors as process
-from lookup_hints.worker.process.open_connectors import Process
 from tests.unit.cache.test_full_cache import FLOATS, VALUES, Readable, Row, run, warnings
 from tests.unit.engine.support import plain
 

@@ -12,4 +12,4 @@ def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("a unit test asks for Spark")
 
-    monkeypatch.setattr("lookup_hints.cli.start.launched_jvm", refuse)
+    monkeypatch.setattr("lookup_hints.runs.start.launched_jvm", refuse)

@@ -7,8 +7,8 @@ import logging
 import pytest
 from pyspark.errors import PySparkException
 
-from lookup_hints.cli.statement_run import brief, reported_once
 from lookup_hints.errors import ConnectorError, HintError, Problem, Span
+from lookup_hints.runs.statement_run import brief, reported_once
 
 FROM_A_WORKER = """
   An exception was thrown from the Python worker. Please see the stack trace below.

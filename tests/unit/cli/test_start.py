@@ -12,7 +12,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from lookup_hints.cli.start import NoServer, SparkStart, await_server, on_terminal
+from lookup_hints.runs.start import NoServer, SparkStart, await_server, on_terminal
 
 
 class FakeJvm:
@@ -22,8 +22,8 @@ class FakeJvm:
         self.may_be_there, self._failure = threading.Event(), failure
         self.confs: list[Mapping[str, str]] = []
         self.sessions: list[SparkStart] = []
-        monkeypatch.setattr("lookup_hints.cli.start.has_jvm", lambda: False)
-        monkeypatch.setattr("lookup_hints.cli.start.launched_jvm", self._launch)
+        monkeypatch.setattr("lookup_hints.runs.start.has_jvm", lambda: False)
+        monkeypatch.setattr("lookup_hints.runs.start.launched_jvm", self._launch)
         monkeypatch.setattr(SparkStart, "_session", self._session)
 
     def _launch(self, conf: Mapping[str, str], errors: IO[bytes] | None) -> str:
@@ -100,9 +100,9 @@ def test_sql_is_loaded_beside_the_context_and_before_the_session(monkeypatch: py
         assert context_is_there.wait(60), "the context waits for it"
         steps.append(f"SQL of {gateway}")
 
-    monkeypatch.setattr("lookup_hints.cli.start.has_jvm", lambda: False)
-    monkeypatch.setattr("lookup_hints.cli.start.launched_jvm", lambda conf, errors: "gateway")
-    monkeypatch.setattr("lookup_hints.cli.start.load_sql", load_sql)
+    monkeypatch.setattr("lookup_hints.runs.start.has_jvm", lambda: False)
+    monkeypatch.setattr("lookup_hints.runs.start.launched_jvm", lambda conf, errors: "gateway")
+    monkeypatch.setattr("lookup_hints.runs.start.load_sql", load_sql)
     monkeypatch.setattr("pyspark.SparkConf", MagicMock())
     monkeypatch.setattr("pyspark.SparkContext", make_context)
     monkeypatch.setattr("pyspark.sql.SparkSession.builder", FakeBuilder())
@@ -153,7 +153,7 @@ def test_spark_draws_no_bar_of_its_own_over_ours(monkeypatch: pytest.MonkeyPatch
 
 def test_nor_does_one_beside_a_jvm_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     jvm = FakeJvm(monkeypatch)
-    monkeypatch.setattr("lookup_hints.cli.start.has_jvm", lambda: True)
+    monkeypatch.setattr("lookup_hints.runs.start.has_jvm", lambda: True)
     assert jvm.start({}, hides_log=True).log is None
     assert jvm.confs == []
 

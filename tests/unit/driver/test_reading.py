@@ -11,9 +11,9 @@ import pytest
 
 from lookup_hints.driver.functions import parts_of
 from lookup_hints.errors import InternalError
+from lookup_hints.process.open_connectors import scanned
 from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.worker.process.open_connectors import scanned
 
 SCHEMA = pa.schema([("id", pa.int64())])
 SECRET = "hunter2"

@@ -161,7 +161,7 @@ def test_opening_is_nobodys_lookup() -> None:
         async def aopen(self) -> None:
             listening.append(reporting())
 
-    from lookup_hints.worker.process.open_connectors import LoopThread, OpenedAsync
+    from lookup_hints.process.open_connectors import LoopThread, OpenedAsync
 
     loop = LoopThread()
     opened = OpenedAsync(Opening(), loop)

@@ -16,12 +16,12 @@ import pytest
 
 from lookup_hints import spi
 from lookup_hints.errors import AnswerError, ConnectorError, OptionError
+from lookup_hints.process.pickled_connector import PickledConnector
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, RowRequest, SyncLookup, SyncRowLookup
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.tables import registry
 from lookup_hints.tables.catalog import build_connector
 from lookup_hints.testing import ConnectorContract, looked_up
-from lookup_hints.worker.process.pickled_connector import PickledConnector
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "your-own-connector.md"
 SCHEMA = pa.schema([("code", pa.string()), ("capital", pa.string())])

@@ -37,6 +37,9 @@ from lookup_hints.errors import (
 )
 from lookup_hints.lookup_spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.metrics.lookup_metrics import BY_SPARK, CountsByKey, LookupMetrics
+from lookup_hints.process import open_connectors as process
+from lookup_hints.process.open_connectors import OpenedAsync, Process, scanned
+from lookup_hints.process.pickled_connector import PickledConnector
 from lookup_hints.retry import FixedDelay
 from lookup_hints.spi import TEXT, AsyncLookup, Option, ReportsOutcomes, Scan, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable, Outcome
@@ -44,9 +47,6 @@ from lookup_hints.spi.secrets import Secret, known_secrets, masked
 from lookup_hints.worker import arrow_worker
 from lookup_hints.worker.arrow_worker import arrow_lookup, look_up, rows_of_join
 from lookup_hints.worker.pandas_worker import pandas_lookup, python_values, wrapping
-from lookup_hints.worker.process import open_connectors as process
-from lookup_hints.worker.process.open_connectors import OpenedAsync, Process, scanned
-from lookup_hints.worker.process.pickled_connector import PickledConnector
 from tests.unit.engine.support import Asked, Clock, VirtualLoop, plain, rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("kind", pa.string()), ("score", pa.float64())])

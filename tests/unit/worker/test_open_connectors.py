@@ -16,10 +16,10 @@ import pytest
 
 from lookup_hints.engine.permits import with_permits
 from lookup_hints.errors import LookupTimeout
+from lookup_hints.process.open_connectors import CallThread, CallTimeout, OpenedSync, Process
 from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable
 from lookup_hints.spi.request_context import NOBODY, reporting_to
-from lookup_hints.worker.process.open_connectors import CallThread, CallTimeout, OpenedSync, Process
 from tests.unit.engine.support import SCHEMA, Asked, names_of
 
 

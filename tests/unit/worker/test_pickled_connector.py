@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.lookup_spec import LookupSettings, LookupSpec
+from lookup_hints.process.open_connectors import OPEN_SECONDS
 from lookup_hints.spi import AsyncLookup
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.worker.arrow_worker import arrow_lookup
-from lookup_hints.worker.process.open_connectors import OPEN_SECONDS
 from tests.unit.engine.support import Clock, plain
 
 cloudpickle = pytest.importorskip("pyspark.cloudpickle")

@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lookup_hints.cli.progress import LiveLines, Watch
 from lookup_hints.driver.functions import brings_counts
 from lookup_hints.driver.run_statement import MetricsByName, analyzed, measured
 from lookup_hints.errors import LookupHintsError, QueryError, Span, cause_of
@@ -27,6 +26,7 @@ from lookup_hints.metrics.readable_summary import (
     seconds_text,
     waited_for_source,
 )
+from lookup_hints.runs.progress import LiveLines, Watch
 from lookup_hints.statements import gives_text
 
 if TYPE_CHECKING:

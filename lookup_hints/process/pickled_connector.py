@@ -14,10 +14,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from lookup_hints.errors import OptionError, Problem
+from lookup_hints.process import open_connectors as process
 from lookup_hints.pyspark_internals import READS_ACCUMULATORS, accumulator_of_task, cloudpickled
 from lookup_hints.spi import Connector
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.worker.process import open_connectors as process
 
 
 class PickledConnector(Connector):
