@@ -1,8 +1,8 @@
 """PostgreSQL's types: how a column is read into an Arrow type, and asked for by values of that type.
 
-Few types cross the wire: bigint, double precision, boolean, bytea and text. Numbers with a scale, dates
-and times cross as text: Arrow parses them faster than the driver makes Python objects, exactly, and
-refuses what Spark cannot hold ('NaN', 'infinity', years before 1 and after 9999) instead of bending it.
+Few types cross the wire: bigint, double precision, boolean, date, both timestamps, bytea and text, which is
+that of numbers with a scale, too. What Spark cannot hold is refused ('NaN' of a decimal, 'infinity', years
+before 1 and after 9999) instead of bent.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -58,8 +57,9 @@ class PostgresColumn:
         source: the column that is read.
         field: what it is declared as.
         selected: SQL that gives its value in a type of the wire.
-        wire: that type: ``bigint``, ``float8``, ``boolean``, ``bytea``, ``text``, or ``json`` in a text.
-        to_arrow: makes a column of the values that arrive.
+        wire: that type: ``bigint``, ``float8``, ``boolean``, ``date``, ``timestamp``, ``timestamptz``,
+            ``bytea``, ``text``, or ``json`` in a text.
+        to_arrow: makes a column of single values, to find the one that does not fit.
         compared: SQL that a key is compared with: the bare column where an index can be used.
         key: SQL that makes the comparable value of a bound key ``{k}``.
         bound: the type that keys are bound as.
@@ -90,21 +90,23 @@ class PostgresColumn:
         """SQL that compares the column with ``key``, a bound one."""
         return f"{self.compared} = {self.key.replace('{k}', key)}"
 
-    def bind(self, keys: pa.ChunkedArray) -> list[Any]:
-        """Values of ``keys`` as the driver takes them."""
-        if self.bound != "text":
-            return _list(keys)
+    def bind(self, keys: pa.ChunkedArray) -> pa.ChunkedArray:
+        """``keys`` as texts of the type that they are bound as."""
+        if types.is_binary(keys.type):
+            return pa.chunked_array([pa.array([f"\\x{key.hex()}" for key in keys.to_pylist()], pa.string())])
         if types.is_duration(keys.type):
             keys = keys.cast(pa.int64())
-        return _list(keys.cast(pa.string()))
+        elif types.is_float32(keys.type):
+            keys = keys.cast(pa.float64())  # whose shortest text is another number
+        return keys.cast(pa.string())
 
-    def bind_ordered(self, values: pa.ChunkedArray) -> list[Any]:
+    def bind_ordered(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
         """Values that the column is compared with by order: years that it has not are beyond all."""
         texts = self.bind(values)
         if not (types.is_date(values.type) or types.is_timestamp(values.type)):
             return texts
-        held = _common_years(values).to_pylist()
-        return [text if is_held else _beyond(text) for text, is_held in zip(texts, held, strict=True)]
+        is_early = pc.or_(pc.starts_with(texts, "-"), pc.starts_with(texts, "0000"))
+        return pc.if_else(_common_years(values), texts, pc.if_else(is_early, "-infinity", "infinity"))
 
 
 def plan_column(source: SourceColumn, field: pa.Field) -> PostgresColumn:
@@ -156,10 +158,6 @@ def _common_years(keys: pa.ChunkedArray) -> pa.ChunkedArray:
     # Years that neither Spark nor Python's calendar has; their texts are not dates to PostgreSQL.
     texts = keys.cast(pa.string())
     return pc.and_not(pc.match_substring_regex(texts, r"^\d{4}-"), pc.starts_with(texts, pattern="0000"))
-
-
-def _beyond(text: str) -> str:
-    return "-infinity" if text.startswith(("-", "0000")) else "infinity"
 
 
 @dataclass(frozen=True)
@@ -215,20 +213,20 @@ _RULES = (
     _Rule(types.is_decimal, frozenset({"numeric"}), "text", "{c}::text", key="{k}::numeric"),
     _Rule(types.is_decimal, INTEGERS, "text", "{c}::text", compared="{c}::numeric", key="{k}::numeric"),
     _Rule(types.is_binary, frozenset({"bytea"}), "bytea", "{c}::bytea"),
-    _Rule(types.is_date, frozenset({"date"}), "text", "{c}::text", key="{k}::date", possible=_common_years),
+    _Rule(types.is_date, frozenset({"date"}), "date", "{c}::date", key="{k}::date", possible=_common_years),
     _Rule(
         _is(TIMESTAMP_NTZ),
         frozenset({"timestamp"}),
-        "text",
-        "{c}::text",
+        "timestamp",
+        "{c}::timestamp",
         key="{k}::timestamp",
         possible=_common_years,
     ),
     _Rule(
         _is(TIMESTAMP),
         frozenset({"timestamptz"}),
-        "text",
-        "{c}::text",
+        "timestamptz",
+        "{c}::timestamptz",
         key="{k}::timestamptz",
         possible=_common_years,
     ),
@@ -260,7 +258,7 @@ _RULES = (
 def _reader(wire: str, kind: pa.DataType) -> ToArrow:
     if wire == "json":
         return partial(from_json, target=kind)
-    if wire == "text" and not types.is_string(kind):
+    if wire in ("text", "date", "timestamp", "timestamptz") and not types.is_string(kind):
         return partial(from_texts, kind=kind)
     return partial(pa.array, type=kind)
 
@@ -273,11 +271,6 @@ def _bound_type(kind: pa.DataType) -> str:
         (types.is_binary, "bytea"),
     )
     return next((name for is_kind, name in plain if is_kind(kind)), "text")
-
-
-def _list(column: pa.ChunkedArray) -> list[Any]:
-    values: list[Any] = column.to_pylist()
-    return values
 
 
 # --- telling the schema ---------------------------------------------------------------------------

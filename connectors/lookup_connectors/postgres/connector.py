@@ -1,6 +1,6 @@
 """The ``postgres`` connector: a table or view of PostgreSQL, asked in batches over a small pool.
 
-An answer comes as one row of arrays, one array per column: half the client's work of as many records.
+An answer comes as one row, in which the server has packed each column: a third of the work of reading arrays.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ from lookup_connectors.postgres.copy_and_sizes import (
     COPIES,
     AnswerSizes,
     copied,
-    parsed,
+    csv_columns,
     ranges,
-    values_of,
     where_of,
 )
 from lookup_connectors.postgres.failures import BeyondServer, PostgresFailure
@@ -42,12 +41,14 @@ from lookup_connectors.postgres.inet_and_cidr import address_column, check_netwo
 from lookup_connectors.postgres.lookup_sql import (
     PostgresStatements,
     can_filter,
-    changed_query,
+    changed_rows,
     filter_of,
-    latest_query,
+    latest_row,
+    packed_query,
     types_unchanged,
 )
 from lookup_connectors.postgres.options import OPTIONS, check_server, checked_target, origin_of
+from lookup_connectors.postgres.packed_columns import in_declared_type, unpacked, values_of
 from lookup_connectors.postgres_server import ending_of
 from lookup_connectors.shared_options import POOL_SIZE, pooled_requests, source_name
 from lookup_connectors.sql_parts import can_order
@@ -149,12 +150,13 @@ class PostgresConnector(
         try:
             async with pool.borrowed() as connection:
                 relation = await find_relation(connection, self._source, self.table)
+                is_unicode = _is_unicode(connection)
             plans = plans_of(relation, self.table)
         except BaseException:
             await pool.close()
             raise
         sizes = AnswerSizes(server.in_flight, relation.row_bytes or 0.0)
-        self._live = _OpenPostgres(pool, PostgresStatements(relation.sql, plans), sizes)
+        self._live = _OpenPostgres(pool, PostgresStatements(relation.sql, plans, is_unicode), sizes)
 
     async def aclose(self) -> None:
         live, self._live = self._live, None
@@ -236,35 +238,36 @@ class PostgresConnector(
             live = self._live
             assert live is not None, "aopen() comes before alookup()"
             with live.sizes.budget.lease() as lease:
-                arrays = await self._arrays(live, request, lease)
-                if arrays is not None:
-                    rows = arrays[: len(request.schema)]
-                    found = self._table(live.statements.plans, rows, request.schema, request.key_columns)
-                    return self._placed(found, arrays[len(rows) :], request)
+                parts = await self._parts(live, request, lease)
+                if parts is not None:
+                    statements, schema = live.statements, request.schema
+                    columns = _unpacked(statements.plans, schema, parts, is_unicode=statements.is_unicode)
+                    found = self._table(statements.plans, columns, schema, request.key_columns)
+                    return self._placed(found, parts[2 * len(columns) :], request)
         raise ConnectorError(f"table {self.table.name}: the types of its columns keep changing.")
 
-    def _placed(self, found: pa.Table, positions: Sequence[Any], request: LookupRequest) -> Answer:
+    def _placed(self, found: pa.Table, positions: Sequence[bytes], request: LookupRequest) -> Answer:
         """``found`` with the positions of its keys, where these are asked for."""
         if not positions:
             return found
-        at = pa.array(positions[0], pa.int64())
+        at = unpacked("bigint", *positions, is_unicode=True)
         for name in self.required_keys():
             column = found.schema.get_field_index(name)
             found = found.set_column(column, found.field(column), request.keys.column(name).take(at))
         return PlacedRows(found, at)
 
-    async def _arrays(
+    async def _parts(
         self, live: _OpenPostgres, request: LookupRequest, lease: ByteLease
-    ) -> Sequence[Any] | None:
-        """A list of values for each column; None where types had changed, and ``_live`` has new plans."""
+    ) -> Sequence[bytes] | None:
+        """The packed columns; None where types had changed, and ``_live`` has new plans."""
         is_shown = any(live.statements.plans[name].depends_on_settings for name in request.columns)
         while True:
-            query, bound = live.statements.of(request)
-            if not bound[0]:
+            query, keys, bound = live.statements.of(request)
+            if not keys:
                 is_placed = request.order is not None or self.required_keys()
-                return [()] * (len(request.schema) + bool(is_placed))
+                return [b""] * 2 * (len(request.schema) + bool(is_placed))
             try:
-                is_unchanged, arrays = await self._fetched(live, query, bound, lease, is_shown=is_shown)
+                is_unchanged, parts = await self._fetched(live, query, keys, bound, lease, is_shown=is_shown)
             except AnswerTooLarge:
                 raise
             except ConnectorError as error:
@@ -277,16 +280,23 @@ class PostgresConnector(
             if not is_unchanged:
                 await self._has_changed(live)
                 return None
-            return arrays
+            return parts
 
     async def _fetched(
-        self, live: _OpenPostgres, query: str, bound: list[list[Any]], lease: ByteLease, *, is_shown: bool
-    ) -> tuple[bool, Sequence[Any]]:
-        """Whether the types are the same still, and the arrays; ``lease`` holds room for them.
+        self,
+        live: _OpenPostgres,
+        query: str,
+        keys: int,
+        bound: Sequence[str],
+        lease: ByteLease,
+        *,
+        is_shown: bool,
+    ) -> tuple[bool, Sequence[bytes]]:
+        """Whether the types are the same still, and the packed columns; ``lease`` holds room for them.
 
         ``is_shown``: there are values that the server writes as its settings say.
         """
-        keys, sizes = len(bound[0]), live.sizes
+        sizes = live.sizes
         limit = sizes.limit(keys)
         while True:
             if keys > max(1, sizes.fitting()):
@@ -295,14 +305,14 @@ class PostgresConnector(
             try:
                 apart = is_shown and bool(live.pool.local)
                 async with live.pool.borrowed(in_transaction=apart) as connection:
-                    is_unchanged, size, *arrays = await connection.fetchrow(query, *bound, limit)
+                    is_unchanged, size, *parts = await connection.fetchrow(query, *bound, limit)
             except BeyondServer:
                 if keys == 1:
                     raise
                 raise self._too_large(keys, keys // 2) from None
-            sizes.saw(keys, size or 0)
-            if size is None or size <= limit or not is_unchanged:
-                return is_unchanged, [array or () for array in arrays]
+            sizes.saw(keys, size)
+            if size <= limit or not is_unchanged:
+                return is_unchanged, [part or b"" for part in parts]
             lease.release()
             limit = size
 
@@ -319,22 +329,30 @@ class PostgresConnector(
             plan.source == live.statements.plans[name].source for name, plan in plans.items()
         )
         if not is_same and self._live is live:
-            self._live = _OpenPostgres(live.pool, PostgresStatements(relation.sql, plans), live.sizes)
+            statements = PostgresStatements(relation.sql, plans, live.statements.is_unicode)
+            self._live = _OpenPostgres(live.pool, statements, live.sizes)
         return not is_same
 
     def _table(
         self,
         plans: Mapping[str, PostgresColumn],
-        columns: Sequence[Sequence[Any]],
+        columns: Sequence[pa.Array],
         schema: pa.Schema,
         key: Sequence[str],
     ) -> pa.Table:
+        """``columns``, in their types of the wire, as declared."""
+        wanted = [plans[name] for name in schema.names]
+        try:
+            return pa.table([*map(in_declared_type, columns, wanted)], schema=schema)
+        except REFUSALS:  # value by value, to name the one
+            rows = [*map(values_of, columns, wanted)]
+
         def where(row: int) -> str:
-            return row_with(schema, [column[row] for column in columns], key)
+            return row_with(schema, [column[row] for column in rows], key)
 
         arrays = [
-            convert(values, plans[field.name].to_arrow, field, table=self.table.name, where=where)
-            for field, values in zip(schema, columns, strict=True)
+            convert(values, plan.to_arrow, plan.field, table=self.table.name, where=where)
+            for values, plan in zip(rows, wanted, strict=True)
         ]
         return pa.table(arrays, schema=schema)
 
@@ -357,15 +375,9 @@ class PostgresConnector(
             query = f"SELECT {selected} FROM {relation.sql}{rows_of}"  # noqa: S608  quoted
             async with aclosing(copied(connection, query)) as chunks:
                 async for chunk in chunks:
-                    for batch in self._read(chunk, wanted, schema).to_batches():
+                    columns = csv_columns(chunk, wanted)
+                    for batch in self._table(plans, columns, schema, self.table.primary_key).to_batches():
                         yield batch
-
-    def _read(self, chunk: bytes, plans: Sequence[PostgresColumn], schema: pa.Schema) -> pa.Table:
-        try:
-            return pa.table(parsed(chunk, plans), schema=schema)
-        except REFUSALS:  # value by value, to name the one
-            by_name = {plan.field.name: plan for plan in plans}
-            return self._table(by_name, values_of(chunk, plans), schema, self.table.primary_key)
 
     async def _blocks(self) -> int:
         async with self._one_connection() as connection:
@@ -382,18 +394,15 @@ class PostgresConnector(
             plans = plans_of(relation, self.table)
             column, keys = plans[request.column], [plans[name] for name in request.schema.names]
             # In this order: a row that becomes visible in between must not be in the greatest value already.
-            latest = await connection.fetchval(latest_query(relation.sql, column))
             only = pa.schema([column.field])
-            greatest = self._table(plans, [[latest]], only, ()).column(0)[0]
+            _, found = await self._rows_of(connection, plans, only, latest_row(relation.sql, column))
+            greatest = found.column(0)[0]
             if request.since is None:
                 return Changes(greatest)
-            (bound,) = column.bind(pa.chunked_array([pa.repeat(request.since, 1)]))
-            query = changed_query(relation.sql, column, keys, request.most)
-            count, *arrays = await connection.fetchrow(query, bound)
-        if count > request.most:
-            return Changes(greatest)
-        arrays = [array or () for array in arrays]
-        return Changes(greatest, self._table(plans, arrays, request.schema, request.schema.names))
+            (bound,) = column.bind(pa.chunked_array([pa.repeat(request.since, 1)])).to_pylist()
+            rows = changed_rows(relation.sql, column, keys, request.most)
+            count, changed = await self._rows_of(connection, plans, request.schema, rows, bound)
+        return Changes(greatest, changed if count <= request.most else None)
 
     async def _health(self, request: HealthRequest) -> AsyncGenerator[HealthCheck, None]:
         async with self._one_connection() as connection:
@@ -405,11 +414,26 @@ class PostgresConnector(
         async with self._one_connection(in_transaction=True) as connection:
             relation = await find_relation(connection, self._source, self.table)
             plans = plans_of(relation, self.table)
-            wanted = ", ".join(f"array_agg({plans[name].selected})" for name in columns)
-            query = f"SELECT {wanted} FROM (SELECT * FROM {relation.sql} LIMIT {most}) AS sampled"  # noqa: S608
-            arrays = [array or () for array in await connection.fetchrow(query)]
-        schema = pa.schema([self.table.schema.field(name) for name in columns])
-        return self._table(plans, arrays, schema, ())
+            schema = pa.schema([self.table.schema.field(name) for name in columns])
+            rows = f"(SELECT * FROM {relation.sql} LIMIT {most}) AS sampled"  # noqa: S608  quoted
+            _, found = await self._rows_of(connection, plans, schema, rows)
+            return found
+
+    async def _rows_of(
+        self,
+        connection: asyncpg.Connection,
+        plans: Mapping[str, PostgresColumn],
+        schema: pa.Schema,
+        rows: str,
+        *bound: str,
+    ) -> tuple[int, pa.Table]:
+        """How many ``rows`` there are, and those, which are few."""
+        is_unicode = _is_unicode(connection)
+        selected = [(plans[name].wire, plans[name].selected) for name in schema.names]
+        query = packed_query("rows", selected, rows, is_unicode=is_unicode)
+        count, _, *parts = await connection.fetchrow(query, *bound)
+        columns = _unpacked(plans, schema, [part or b"" for part in parts], is_unicode=is_unicode)
+        return count, self._table(plans, columns, schema, schema.names if bound else ())
 
     async def _discovered(self) -> tuple[pa.Schema, tuple[str, ...]]:
         async with self._one_connection() as connection:
@@ -443,6 +467,20 @@ class _OpenPostgres:
     pool: PostgresPool
     statements: PostgresStatements
     sizes: AnswerSizes
+
+
+def _is_unicode(connection: asyncpg.Connection) -> bool:
+    return str(connection.get_settings().server_encoding).upper() in ("UTF8", "UTF-8")
+
+
+def _unpacked(
+    plans: Mapping[str, PostgresColumn], schema: pa.Schema, parts: Sequence[bytes], *, is_unicode: bool
+) -> list[pa.Array]:
+    """The columns of ``schema``, in their types of the wire: two of ``parts`` are one."""
+    return [
+        unpacked(plans[name].wire, *parts[2 * number : 2 * number + 2], is_unicode=is_unicode)
+        for number, name in enumerate(schema.names)
+    ]
 
 
 def _each_of(found: AsyncGenerator[_T, None]) -> Iterator[_T]:

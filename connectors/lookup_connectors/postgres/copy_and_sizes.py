@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from typing import Any
 
 import asyncpg
 import pyarrow as pa
-from pyarrow import csv, types
+from pyarrow import csv
 
 from lookup_connectors.bytes_in_flight import BytesInFlight
 from lookup_connectors.postgres.columns import PostgresColumn
-from lookup_connectors.text_values import from_texts
-from lookup_hints.spi.arrow_types import cast
 
 COPIES = 4
 """So often an answer is in memory while it is read: as it came, joined, as Python's objects, as columns."""
@@ -138,25 +135,10 @@ async def copied(connection: asyncpg.Connection, query: str) -> AsyncGenerator[b
             await asyncio.gather(copying, return_exceptions=True)
 
 
-def parsed(data: bytes, plans: Sequence[PostgresColumn]) -> list[pa.Array]:
-    """The columns of CSV, as declared: an empty field is NULL, a quoted one is a text.
-
-    Raises:
-        REFUSALS: a value does not fit its column; ``values_of`` has it.
-    """
-    kinds = [_CSV.get(plan.wire, _of_text(plan)) for plan in plans]
-    columns = _columns(data, kinds)
-    return [_in_type(column, plan) for column, plan in zip(columns, plans, strict=True)]
-
-
-def values_of(data: bytes, plans: Sequence[PostgresColumn]) -> list[list[Any]]:
-    """The same values as the driver gives them, in types of the wire."""
+def csv_columns(data: bytes, plans: Sequence[PostgresColumn]) -> list[pa.Array]:
+    """The columns of CSV, in types of the wire: an empty field is NULL, a quoted one is a text."""
+    names = [str(number) for number in range(len(plans))]
     kinds = [_CSV.get(plan.wire, pa.string()) for plan in plans]
-    return [_values(column, plan) for column, plan in zip(_columns(data, kinds), plans, strict=True)]
-
-
-def _columns(data: bytes, kinds: Sequence[pa.DataType]) -> list[pa.Array]:
-    names = [str(number) for number in range(len(kinds))]
     table = csv.read_csv(
         pa.BufferReader(data),
         csv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),
@@ -170,31 +152,16 @@ def _columns(data: bytes, kinds: Sequence[pa.DataType]) -> list[pa.Array]:
             quoted_strings_can_be_null=False,
         ),
     )
-    return [column.combine_chunks() for column in table.columns]
+    columns = [column.combine_chunks() for column in table.columns]
+    return [
+        _octets(column) if plan.wire == "bytea" else column
+        for column, plan in zip(columns, plans, strict=True)
+    ]
 
 
-def _of_text(plan: PostgresColumn) -> pa.DataType:
-    """What CSV is parsed into: dates and moments at once, as their parser is that of a cast."""
-    kind = plan.field.type
-    return kind if plan.wire == "text" and (types.is_date(kind) or types.is_timestamp(kind)) else pa.string()
-
-
-def _in_type(column: pa.Array, plan: PostgresColumn) -> pa.Array:
-    kind = plan.field.type
-    if column.type == kind and plan.wire != "json":
-        return column
-    if plan.wire in _CSV:
-        return cast(column, kind)
-    return from_texts(column, kind) if plan.wire == "text" else plan.to_arrow(_values(column, plan))
-
-
-def _values(column: pa.Array, plan: PostgresColumn) -> list[Any]:
-    values: list[Any] = column.to_pylist()
-    return [None if value is None else _octets(value) for value in values] if plan.wire == "bytea" else values
-
-
-def _octets(text: str) -> bytes:
-    """Those that ``text`` spells as `bytea_output` = hex does; the other form may look like hex, too."""
-    if not text.startswith("\\x"):
+def _octets(texts: pa.Array) -> pa.Array:
+    """What ``texts`` spell as `bytea_output` = hex does; the other form may look like hex, too."""
+    values = texts.to_pylist()
+    if any(not (value is None or value.startswith("\\x")) for value in values):
         raise ValueError("not hex")
-    return bytes.fromhex(text[2:])
+    return pa.array([None if value is None else bytes.fromhex(value[2:]) for value in values], pa.binary())

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Any
 
 import pyarrow as pa
 from pyarrow import types
@@ -96,10 +95,11 @@ class AddressColumn(PostgresColumn):
         """What leaves the rows of the longest network."""
         return f" ORDER BY masklen({self.column}) DESC FETCH FIRST 1 ROW WITH TIES"
 
-    def bind(self, keys: pa.ChunkedArray) -> list[Any]:
+    def bind(self, keys: pa.ChunkedArray) -> pa.ChunkedArray:
         """The addresses as PostgreSQL reads them: it knows no zone of an interface."""
         found = (address_in(text) for text in keys.to_pylist())
-        return [str(ip_address(address.packed)) for address in found if address is not None]
+        texts = [str(ip_address(address.packed)) for address in found if address is not None]
+        return pa.chunked_array([pa.array(texts, pa.string())])
 
 
 def plan_addresses(source: SourceColumn, field: pa.Field, indexes: Collection[str]) -> AddressColumn:

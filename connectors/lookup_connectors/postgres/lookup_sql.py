@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
-from typing import Any
 
 import asyncpg
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types
 
 from lookup_connectors.postgres.columns import INTEGERS, PostgresColumn
 from lookup_connectors.postgres.inet_and_cidr import AddressColumn
+from lookup_connectors.postgres.packed_columns import packed
 from lookup_connectors.postgres_server import unheld_character, without_characters
 from lookup_connectors.sql_parts import found_rows
 from lookup_hints.errors import ConnectorError
@@ -29,14 +30,16 @@ class PostgresStatements:
 
     relation: str
     plans: Mapping[str, PostgresColumn]
+    is_unicode: bool
+    """Whether the server's encoding is UTF-8."""
     _queries: dict[tuple[tuple[str, ...], tuple[str, ...], OrderCondition | None], str] = field(
         default_factory=dict, init=False
     )
     _strange: set[str] = field(default_factory=set, init=False)
     """Characters that the server's encoding does not have."""
 
-    def of(self, request: LookupRequest) -> tuple[str, list[list[Any]]]:
-        """The statement for ``request``, and for each key column the values of the keys to bind.
+    def of(self, request: LookupRequest) -> tuple[str, int, list[str]]:
+        """The statement for ``request``, how many keys it asks for, and what to bind before the limit.
 
         Keys that the source's types cannot hold are left out: they are misses, and would fail the batch.
         """
@@ -52,7 +55,7 @@ class PostgresStatements:
         if order is not None:
             bound.append(self.plans[order.column].bind_ordered(keys.column(keys.num_columns - 2)))
         if is_placed:
-            bound.append(keys.column(_POSITION).to_pylist())
+            bound.append(keys.column(_POSITION).cast(pa.string()))
         asked = request.columns, request.key_columns, order
         if asked not in self._queries:
             self._queries[asked] = (
@@ -60,7 +63,7 @@ class PostgresStatements:
                 if is_placed
                 else self._lookup_query(request.columns, plans)
             )
-        return self._queries[asked], bound
+        return self._queries[asked], keys.num_rows, joined(bound)
 
     def has_learned_a_character(self, error: ConnectorError) -> bool:
         """Whether ``error`` names a character that is new here, which the server's encoding has not."""
@@ -73,10 +76,10 @@ class PostgresStatements:
         return is_new
 
     def _lookup_query(self, columns: Sequence[str], plans: Sequence[PostgresColumn]) -> str:
-        """The query for the columns, as arrays, of all rows whose key columns equal a bound key."""
+        """The query for the columns, packed, of all rows whose key columns equal a bound key."""
         condition = _one_column(plans[0]) if len(plans) == 1 else _several_columns(plans)
-        selected = [self.plans[name].selected for name in columns]
-        return self._as_arrays(columns, selected, f"{self.relation} WHERE {condition}", len(plans) + 1)
+        selected = [(self.plans[name].wire, self.plans[name].selected) for name in columns]
+        return self._packed(columns, selected, f"{self.relation} WHERE {condition}", len(plans))
 
     def _placed_query(
         self, columns: Sequence[str], plans: Sequence[PostgresColumn], order: OrderCondition | None
@@ -102,32 +105,92 @@ class PostgresStatements:
                 lambda name: self.plans[name].compared,
             )
         bound.append("bigint")
-        arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(bound, start=1))
+        arrays = ", ".join(_array(number, kind, len(bound)) for number, kind in enumerate(bound, start=1))
         names = ", ".join(f"k{number}" for number in range(1, len(bound) + 1))
         rows = f"unnest({arrays}) AS __asked({names}) CROSS JOIN LATERAL ({found}) AS __found"
-        selected = [*(f"__c{number}" for number in range(len(columns))), f"k{len(bound)}"]
+        selected = [(self.plans[name].wire, f"__c{number}") for number, name in enumerate(columns)]
         read = dict.fromkeys((*columns, *(() if order is None else order.columns)))
-        return self._as_arrays(read, selected, rows, len(bound) + 1)
+        return self._packed(read, [*selected, ("bigint", f"k{len(bound)}")], rows, len(bound))
 
-    def _as_arrays(self, read: Iterable[str], selected: Sequence[str], rows: str, limit: int) -> str:
-        """The query for what is ``selected`` of ``rows``, as arrays.
+    def _packed(self, read: Iterable[str], selected: Sequence[tuple[str, str]], rows: str, bound: int) -> str:
+        """The query for what is ``selected`` of ``rows``, packed.
 
         The first value says whether the columns ``read`` have the types that the plans are made for, the next
-        how many bytes the arrays have. Where these are more than the parameter ``limit`` says, they are left
-        out. (An array has its size in its head, and PostgreSQL makes equal aggregates once: no row costs more
-        for it.)
+        how many bytes the others have. Where these are more than the last parameter says, they are left out.
         """
-        arrays = [f"array_agg({each})" for each in selected]
-        named = ", ".join(f"{array} AS a{number}" for number, array in enumerate(arrays))
-        size = " + ".join(f"pg_column_size({array})::bigint" for array in arrays)
-        answer = f"SELECT {size} AS size, {named} FROM {rows}"  # noqa: S608  quoted
-        kept = ", ".join(f"CASE WHEN size <= ${limit} THEN a{number} END" for number in range(len(arrays)))
         unchanged = types_unchanged(self.relation, [self.plans[name] for name in read])
-        return f"SELECT {unchanged}, size, {kept} FROM ({answer}) AS answer"  # noqa: S608  quoted
+        return packed_query(
+            unchanged, selected, rows, is_unicode=self.is_unicode, limit=f"${bound + 2}::bigint"
+        )
+
+
+SEPARATOR = "\x1f"
+
+
+def joined(columns: Sequence[pa.ChunkedArray]) -> list[str]:
+    """Each of ``columns`` as one text, and what separates its values, which none of them holds.
+
+    The separator ends in a character that is nowhere else in it, so it is found where it was put.
+    """
+    texts = [pc.binary_join(_as_one_list(column), SEPARATOR)[0].as_py() for column in columns]
+    separator = SEPARATOR
+    while any(
+        text.count(separator) != max(len(column) - 1, 0) for text, column in zip(texts, columns, strict=True)
+    ):
+        separator = "\x1e" + separator
+        texts = [pc.binary_join(_as_one_list(column), separator)[0].as_py() for column in columns]
+    return [*texts, separator]
+
+
+def _as_one_list(column: pa.ChunkedArray) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array([0, len(column)], pa.int32()), column.combine_chunks())
+
+
+def _array(number: int, kind: str, columns: int) -> str:
+    """SQL for the array of the type ``kind`` that the parameter ``number`` spells, of so many ``columns``.
+
+    PostgreSQL knows it when it plans: it sees how many keys there are, and makes a hash table of them.
+    """
+    values = f"string_to_array(${number}, ${columns + 1})"
+    # No text is no array of one empty text to it, and nobody asks for no key.
+    return (
+        f"CASE WHEN ${number}::text = '' THEN ARRAY[''] ELSE {values} END"
+        if kind == "text"
+        else f"{values}::{kind}[]"
+    )
+
+
+NO_LIMIT = "1073741823"
+"""More than a value can have in PostgreSQL."""
+
+
+def packed_query(
+    head: str, selected: Sequence[tuple[str, str]], rows: str, *, is_unicode: bool, limit: str = NO_LIMIT
+) -> str:
+    """The query for ``head``, the size of what is packed, and ``selected`` of ``rows``, packed.
+
+    ``selected`` are types of the wire and values. In ``head``, ``rows`` is how many there are.
+
+    Each value is made once: OFFSET 0 keeps it from being written where it is used. PostgreSQL makes equal
+    aggregates once.
+    """
+    values = ", ".join(f"{value} AS v{number}" for number, (_, value) in enumerate(selected))
+    columns = [
+        packed(wire, f"v{number}", is_unicode=is_unicode, limit=limit)
+        for number, (wire, _) in enumerate(selected)
+    ]
+    parts = [part for column, _ in columns for part in column]
+    size = " + ".join(size for _, size in columns) or "0"
+    named = "".join(f", {part} AS p{number}" for number, part in enumerate(parts))
+    answer = (
+        f"SELECT count(*) AS rows, {size} AS size{named} FROM (SELECT {values} FROM {rows} OFFSET 0) AS found"  # noqa: S608  quoted
+    )
+    kept = "".join(f", CASE WHEN size <= {limit} THEN p{number} END" for number in range(len(parts)))
+    return f"SELECT {head}, size{kept} FROM ({answer}) AS answer"  # noqa: S608  quoted
 
 
 def _one_column(plan: PostgresColumn) -> str:
-    bound = f"$1::{plan.bound}[]"
+    bound = _array(1, plan.bound, 1)
     if plan.key != "{k}":
         bound = f"ARRAY(SELECT {plan.key.replace('{k}', 'k1')} FROM unnest({bound}) AS asked(k1))"  # noqa: S608
     return f"{plan.compared} = ANY({bound})"
@@ -137,7 +200,7 @@ def _several_columns(plans: Sequence[PostgresColumn]) -> str:
     numbered = list(enumerate(plans, start=1))
     compared = ", ".join(plan.compared for plan in plans)
     keys = ", ".join(plan.key.replace("{k}", f"k{number}") for number, plan in numbered)
-    bound = ", ".join(f"${number}::{plan.bound}[]" for number, plan in numbered)
+    bound = ", ".join(_array(number, plan.bound, len(plans)) for number, plan in numbered)
     names = ", ".join(f"k{number}" for number, _ in numbered)
     return f"({compared}) IN (SELECT {keys} FROM unnest({bound}) AS asked({names}))"  # noqa: S608
 
@@ -156,22 +219,19 @@ def types_unchanged(relation: str, plans: Iterable[PostgresColumn]) -> str:
 # --- changes --------------------------------------------------------------------------------------
 
 
-def latest_query(relation: str, column: PostgresColumn) -> str:
-    """The query for the greatest value of ``column``, in its type of the wire: one step in an index."""
-    greatest = f"SELECT max({column.compared}) AS {column.column} FROM {relation}"  # noqa: S608  quoted
-    return f"SELECT {column.selected} FROM ({greatest}) AS greatest"  # noqa: S608  quoted
+def latest_row(relation: str, column: PostgresColumn) -> str:
+    """What stands in FROM for the greatest value of ``column``: one step in an index."""
+    return f"(SELECT max({column.compared}) AS {column.column} FROM {relation}) AS greatest"  # noqa: S608  quoted
 
 
-def changed_query(relation: str, column: PostgresColumn, keys: Sequence[PostgresColumn], most: int) -> str:
-    """The query for how many rows have ``column`` greater than $1, and their ``keys`` as an array for each.
+def changed_rows(relation: str, column: PostgresColumn, keys: Sequence[PostgresColumn], most: int) -> str:
+    """What stands in FROM for the ``keys`` of the rows that have ``column`` greater than $1.
 
-    Of more than ``most`` rows it reads one more, and gives no arrays.
+    Of more than ``most`` rows it is one more.
     """
-    above = f"{column.compared} > {column.key.replace('{k}', f'$1::{column.bound}')}"
+    above = f"{column.compared} > {column.key.replace('{k}', f'$1::text::{column.bound}')}"
     names = ", ".join(key.column for key in keys)
-    rows = f"SELECT {names} FROM {relation} WHERE {above} LIMIT {most + 1}"  # noqa: S608  quoted
-    arrays = "".join(f", CASE WHEN count(*) <= {most} THEN array_agg({key.selected}) END" for key in keys)
-    return f"SELECT count(*){arrays} FROM ({rows}) AS changed"  # noqa: S608  quoted
+    return f"(SELECT {names} FROM {relation} WHERE {above} LIMIT {most + 1}) AS changed"  # noqa: S608  quoted
 
 
 # --- filters --------------------------------------------------------------------------------------

@@ -321,7 +321,7 @@ def test_a_thousand_keys_are_found_by_index(
 
     async def explain(connector: PostgresConnector) -> str:
         assert connector._live is not None
-        query, bound = connector._live.statements.of(request)
+        query, _, bound = connector._live.statements.of(request)
         async with connector._live.pool.borrowed() as connection:
             await connection.execute(f"SET plan_cache_mode = {mode}")
             plan = await connection.fetch(f"EXPLAIN {query}", *bound, 1_000_000)

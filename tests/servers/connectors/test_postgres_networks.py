@@ -124,7 +124,7 @@ def test_an_index_finds_the_networks(
 
     async def plan(connector: PostgresConnector) -> list[Any]:
         live: Any = connector._live
-        query, bound = live.statements.of(request)
+        query, _, bound = live.statements.of(request)
         async with live.pool.borrowed() as connection:
             return [row[0] for row in await connection.fetch(f"EXPLAIN {query}", *bound, 1000)]
 
