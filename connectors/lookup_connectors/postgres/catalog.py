@@ -30,7 +30,8 @@ from lookup_hints.spi.arrow_types import sql_type
 _RELATION = """
 SELECT c.oid, format('%I.%I', n.nspname, c.relname) AS sql,
        CASE WHEN c.reltuples > 0
-            THEN (c.relpages + coalesce(t.relpages, 0)) * 8192.0::float8 / c.reltuples END AS row_bytes
+            THEN (c.relpages + coalesce(t.relpages, 0)) * 8192.0::float8 / c.reltuples END AS row_bytes,
+       c.relkind NOT IN ('r', 'm') OR coalesce(pg_relation_size(c.reltoastrelid), 0) > 0 AS is_wide
 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
      LEFT JOIN pg_catalog.pg_class AS t ON t.oid = c.reltoastrelid
 WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
@@ -123,6 +124,7 @@ class CatalogRelation:
         oid: its number.
         sql: its name as SQL writes it.
         row_bytes: about how much a row takes on disk, where statistics say it.
+        is_wide: whether it has values that rows are too small for, or may have them.
         columns: its columns.
         searched: the kinds of indexes that the column of networks is in, where there is one.
     """
@@ -130,6 +132,7 @@ class CatalogRelation:
     oid: int
     sql: str
     row_bytes: float | None
+    is_wide: bool
     columns: tuple[SourceColumn, ...]
     searched: tuple[str, ...] = ()
 

@@ -44,11 +44,16 @@ from lookup_connectors.postgres.lookup_sql import (
     changed_rows,
     filter_of,
     latest_row,
-    packed_query,
     types_unchanged,
 )
 from lookup_connectors.postgres.options import OPTIONS, check_server, checked_target, origin_of
-from lookup_connectors.postgres.packed_columns import in_declared_type, unpacked, values_of
+from lookup_connectors.postgres.packed_columns import (
+    PackedColumn,
+    in_declared_type,
+    packed_query,
+    unpacked,
+    values_of,
+)
 from lookup_connectors.postgres_server import ending_of
 from lookup_connectors.shared_options import POOL_SIZE, pooled_requests, source_name
 from lookup_connectors.sql_parts import can_order
@@ -156,7 +161,8 @@ class PostgresConnector(
             await pool.close()
             raise
         sizes = AnswerSizes(server.in_flight, relation.row_bytes or 0.0)
-        self._live = _OpenPostgres(pool, PostgresStatements(relation.sql, plans, is_unicode), sizes)
+        statements = PostgresStatements(relation.sql, plans, is_unicode, relation.is_wide)
+        self._live = _OpenPostgres(pool, statements, sizes)
 
     async def aclose(self) -> None:
         live, self._live = self._live, None
@@ -241,7 +247,7 @@ class PostgresConnector(
                 parts = await self._parts(live, request, lease)
                 if parts is not None:
                     statements, schema = live.statements, request.schema
-                    columns = _unpacked(statements.plans, schema, parts, is_unicode=statements.is_unicode)
+                    columns = _unpacked(statements.plans, schema, parts)
                     found = self._table(statements.plans, columns, schema, request.key_columns)
                     return self._placed(found, parts[2 * len(columns) :], request)
         raise ConnectorError(f"table {self.table.name}: the types of its columns keep changing.")
@@ -250,7 +256,7 @@ class PostgresConnector(
         """``found`` with the positions of its keys, where these are asked for."""
         if not positions:
             return found
-        at = unpacked("bigint", *positions, is_unicode=True)
+        at = unpacked("bigint", *positions)
         for name in self.required_keys():
             column = found.schema.get_field_index(name)
             found = found.set_column(column, found.field(column), request.keys.column(name).take(at))
@@ -329,7 +335,8 @@ class PostgresConnector(
             plan.source == live.statements.plans[name].source for name, plan in plans.items()
         )
         if not is_same and self._live is live:
-            statements = PostgresStatements(relation.sql, plans, live.statements.is_unicode)
+            is_unicode = live.statements.is_unicode
+            statements = PostgresStatements(relation.sql, plans, is_unicode, relation.is_wide)
             self._live = _OpenPostgres(live.pool, statements, live.sizes)
         return not is_same
 
@@ -428,11 +435,10 @@ class PostgresConnector(
         *bound: str,
     ) -> tuple[int, pa.Table]:
         """How many ``rows`` there are, and those, which are few."""
-        is_unicode = _is_unicode(connection)
-        selected = [(plans[name].wire, plans[name].selected) for name in schema.names]
-        query = packed_query("rows", selected, rows, is_unicode=is_unicode)
+        selected = [PackedColumn(plans[name].wire, plans[name].selected) for name in schema.names]
+        query = packed_query("rows", selected, rows, is_unicode=_is_unicode(connection))
         count, _, *parts = await connection.fetchrow(query, *bound)
-        columns = _unpacked(plans, schema, [part or b"" for part in parts], is_unicode=is_unicode)
+        columns = _unpacked(plans, schema, [part or b"" for part in parts])
         return count, self._table(plans, columns, schema, schema.names if bound else ())
 
     async def _discovered(self) -> tuple[pa.Schema, tuple[str, ...]]:
@@ -474,11 +480,11 @@ def _is_unicode(connection: asyncpg.Connection) -> bool:
 
 
 def _unpacked(
-    plans: Mapping[str, PostgresColumn], schema: pa.Schema, parts: Sequence[bytes], *, is_unicode: bool
+    plans: Mapping[str, PostgresColumn], schema: pa.Schema, parts: Sequence[bytes]
 ) -> list[pa.Array]:
     """The columns of ``schema``, in their types of the wire: two of ``parts`` are one."""
     return [
-        unpacked(plans[name].wire, *parts[2 * number : 2 * number + 2], is_unicode=is_unicode)
+        unpacked(plans[name].wire, *parts[2 * number : 2 * number + 2])
         for number, name in enumerate(schema.names)
     ]
 

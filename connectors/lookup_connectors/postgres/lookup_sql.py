@@ -14,7 +14,7 @@ from pyarrow import types
 
 from lookup_connectors.postgres.columns import INTEGERS, PostgresColumn
 from lookup_connectors.postgres.inet_and_cidr import AddressColumn
-from lookup_connectors.postgres.packed_columns import packed
+from lookup_connectors.postgres.packed_columns import PackedColumn, packed_query
 from lookup_connectors.postgres_server import unheld_character, without_characters
 from lookup_connectors.sql_parts import found_rows
 from lookup_hints.errors import ConnectorError
@@ -32,6 +32,8 @@ class PostgresStatements:
     plans: Mapping[str, PostgresColumn]
     is_unicode: bool
     """Whether the server's encoding is UTF-8."""
+    is_wide: bool
+    """Whether rows may have large values."""
     _queries: dict[tuple[tuple[str, ...], tuple[str, ...], OrderCondition | None], str] = field(
         default_factory=dict, init=False
     )
@@ -78,7 +80,11 @@ class PostgresStatements:
     def _lookup_query(self, columns: Sequence[str], plans: Sequence[PostgresColumn]) -> str:
         """The query for the columns, packed, of all rows whose key columns equal a bound key."""
         condition = _one_column(plans[0]) if len(plans) == 1 else _several_columns(plans)
-        selected = [(self.plans[name].wire, self.plans[name].selected) for name in columns]
+        # A row whose key is NULL equals no key.
+        keys = {plan.field.name for plan in plans}
+        selected = [
+            PackedColumn(self.plans[name].wire, self.plans[name].selected, name in keys) for name in columns
+        ]
         return self._packed(columns, selected, f"{self.relation} WHERE {condition}", len(plans))
 
     def _placed_query(
@@ -108,11 +114,15 @@ class PostgresStatements:
         arrays = ", ".join(_array(number, kind, len(bound)) for number, kind in enumerate(bound, start=1))
         names = ", ".join(f"k{number}" for number in range(1, len(bound) + 1))
         rows = f"unnest({arrays}) AS __asked({names}) CROSS JOIN LATERAL ({found}) AS __found"
-        selected = [(self.plans[name].wire, f"__c{number}") for number, name in enumerate(columns)]
+        selected = [
+            PackedColumn(self.plans[name].wire, f"__c{number}") for number, name in enumerate(columns)
+        ]
         read = dict.fromkeys((*columns, *(() if order is None else order.columns)))
-        return self._packed(read, [*selected, ("bigint", f"k{len(bound)}")], rows, len(bound))
+        return self._packed(
+            read, [*selected, PackedColumn("bigint", f"k{len(bound)}", is_never_null=True)], rows, len(bound)
+        )
 
-    def _packed(self, read: Iterable[str], selected: Sequence[tuple[str, str]], rows: str, bound: int) -> str:
+    def _packed(self, read: Iterable[str], selected: Sequence[PackedColumn], rows: str, bound: int) -> str:
         """The query for what is ``selected`` of ``rows``, packed.
 
         The first value says whether the columns ``read`` have the types that the plans are made for, the next
@@ -120,7 +130,12 @@ class PostgresStatements:
         """
         unchanged = types_unchanged(self.relation, [self.plans[name] for name in read])
         return packed_query(
-            unchanged, selected, rows, is_unicode=self.is_unicode, limit=f"${bound + 2}::bigint"
+            unchanged,
+            selected,
+            rows,
+            is_unicode=self.is_unicode,
+            is_wide=self.is_wide,
+            limit=f"${bound + 2}::bigint",
         )
 
 
@@ -158,35 +173,6 @@ def _array(number: int, kind: str, columns: int) -> str:
         if kind == "text"
         else f"{values}::{kind}[]"
     )
-
-
-NO_LIMIT = "1073741823"
-"""More than a value can have in PostgreSQL."""
-
-
-def packed_query(
-    head: str, selected: Sequence[tuple[str, str]], rows: str, *, is_unicode: bool, limit: str = NO_LIMIT
-) -> str:
-    """The query for ``head``, the size of what is packed, and ``selected`` of ``rows``, packed.
-
-    ``selected`` are types of the wire and values. In ``head``, ``rows`` is how many there are.
-
-    Each value is made once: OFFSET 0 keeps it from being written where it is used. PostgreSQL makes equal
-    aggregates once.
-    """
-    values = ", ".join(f"{value} AS v{number}" for number, (_, value) in enumerate(selected))
-    columns = [
-        packed(wire, f"v{number}", is_unicode=is_unicode, limit=limit)
-        for number, (wire, _) in enumerate(selected)
-    ]
-    parts = [part for column, _ in columns for part in column]
-    size = " + ".join(size for _, size in columns) or "0"
-    named = "".join(f", {part} AS p{number}" for number, part in enumerate(parts))
-    answer = (
-        f"SELECT count(*) AS rows, {size} AS size{named} FROM (SELECT {values} FROM {rows} OFFSET 0) AS found"  # noqa: S608  quoted
-    )
-    kept = "".join(f", CASE WHEN size <= {limit} THEN p{number} END" for number in range(len(parts)))
-    return f"SELECT {head}, size{kept} FROM ({answer}) AS answer"  # noqa: S608  quoted
 
 
 def _one_column(plan: PostgresColumn) -> str:

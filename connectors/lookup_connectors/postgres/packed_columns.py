@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -38,35 +40,86 @@ _SINCE_2000 = {
 """What 2000 is in Arrow's counts of days and microseconds, which begin in 1970."""
 
 
-def packed(wire: str, value: str, *, is_unicode: bool, limit: str = "") -> tuple[list[str], str]:
-    """The two aggregates that a column is packed into, and their size, as SQL.
+@dataclass(frozen=True)
+class PackedColumn:
+    """What a column is packed from.
 
     Args:
-        wire: the type of ``value``.
+        wire: its type of the wire.
         value: SQL for a value.
+        is_never_null: whether no row has NULL in it.
+    """
+
+    wire: str
+    value: str
+    is_never_null: bool = False
+
+
+NO_LIMIT = "1073741823"
+"""More than a value can have in PostgreSQL."""
+
+
+def packed_query(
+    head: str,
+    columns: Sequence[PackedColumn],
+    rows: str,
+    *,
+    is_unicode: bool,
+    is_wide: bool = False,
+    limit: str = NO_LIMIT,
+) -> str:
+    """The query for ``head``, for how many bytes the packed ``columns`` of ``rows`` have, and for them.
+
+    PostgreSQL makes equal aggregates once, and a value has its size in its head. OFFSET 0 lets it make each
+    value once, too.
+
+    Args:
+        head: SQL; ``rows`` is how many there are.
+        columns: what is packed.
+        rows: what stands in FROM.
         is_unicode: whether the server's encoding is UTF-8: a text has as many bytes here then.
-        limit: SQL for the bytes that an answer may have: a larger value is not read at all, only counted.
+        is_wide: whether there may be large values. They are counted first, and not read where they are more.
+        limit: SQL for the bytes that all may have; no column is sent where they are more.
     """
-    if wire in _FIXED:
-        send, nothing, _, _ = _FIXED[wire]
+    values = ", ".join(f"{column.value} AS v{number}" for number, column in enumerate(columns))
+    parts = [part for number, each in enumerate(columns) for part in _parts(each, f"v{number}", is_unicode)]
+    named = "".join(f", {part} AS p{number}" for number, (part, _) in enumerate(parts))
+    size = " + ".join(f"coalesce(pg_column_size({part}), 0)::bigint" for part, _ in parts) or "0"
+    kept = "".join(
+        f", CASE WHEN size <= {limit} THEN {sent.format(f'p{number}')} END"
+        for number, (_, sent) in enumerate(parts)
+    )
+    found, before, condition = f"(SELECT {values} FROM {rows} OFFSET 0) AS found", "", ""  # noqa: S608  quoted
+    long = [f"v{number}" for number, column in enumerate(columns) if column.wire not in _FIXED]
+    if is_wide and long:
+        width = " + ".join(f"coalesce(sum(octet_length({value})), 0)" for value in long)
+        before = (
+            f"WITH found AS MATERIALIZED (SELECT {values} FROM {rows}), "  # noqa: S608  quoted
+            f"counted AS (SELECT {width} AS bytes FROM found) "
+        )
+        size = f"greatest((SELECT bytes FROM counted), {size})"  # noqa: S608  quoted
+        found, condition = "found", f" WHERE (SELECT bytes FROM counted) <= {limit}"  # noqa: S608  quoted
+    answer = f"SELECT count(*) AS rows, {size} AS size{named} FROM {found}{condition}"  # noqa: S608  quoted
+    return f"{before}SELECT {head}, size{kept} FROM ({answer}) AS answer"  # noqa: S608  quoted
+
+
+def _parts(column: PackedColumn, value: str, is_unicode: bool) -> list[tuple[str, str]]:
+    """The two aggregates of a column, and how each is sent."""
+    if column.wire in _FIXED:
+        send, nothing, _, _ = _FIXED[column.wire]
+        if column.is_never_null:
+            return [(f"string_agg({send}({value}), '')", "{}"), ("NULL::bytea", "{}")]
         values = f"string_agg(coalesce({send}({value}), {nothing}), '')"
-        parts = [values, f"string_agg(boolsend({value} IS NOT NULL), '')"]
-        return parts, " + ".join(f"coalesce(pg_column_size({part}), 0)" for part in parts)
-    # In the encoding of the client, which is UTF-8.
-    sent = value if wire == "bytea" else f"textsend({value})"
-    length = f"octet_length({value if is_unicode else sent})"
-    lengths = f"string_agg(int4send(coalesce({length}, -1)), '')"
-    fitting = f" FILTER (WHERE {length} <= {limit})" if limit else ""
-    size = f"coalesce(pg_column_size({lengths}) + sum({length}), 0)"
-    return [lengths, f"string_agg({sent}, ''){fitting}"], size
+        return [(values, "{}"), (f"string_agg(boolsend({value} IS NOT NULL), '')", "{}")]
+    # textsend writes UTF-8, which is the client's encoding: all texts at once, if it is the server's, too.
+    sent = value if is_unicode or column.wire == "bytea" else f"textsend({value})"
+    lengths = f"string_agg(int4send(coalesce(octet_length({sent}), -1)), '')"
+    is_text_still = sent == value and column.wire != "bytea"
+    return [(lengths, "{}"), (f"string_agg({sent}, '')", "textsend({})" if is_text_still else "{}")]
 
 
-def unpacked(wire: str, first: bytes, second: bytes, *, is_unicode: bool) -> pa.Array:
-    """The column, in its type of the wire, of the two values that it was packed into.
-
-    Raises:
-        pyarrow.ArrowException: a server that knows no encoding has sent what is no text.
-    """
+def unpacked(wire: str, first: bytes, second: bytes) -> pa.Array:
+    """The column, in its type of the wire, of the two values that it was packed into."""
     if wire in _FIXED:
         _, _, code, kind = _FIXED[wire]
         values = _numbers(code, first)
@@ -80,9 +133,8 @@ def unpacked(wire: str, first: bytes, second: bytes, *, is_unicode: bool) -> pa.
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
     is_there = pc.greater_equal(lengths, nothing).buffers()[1]
     kind = pa.binary() if wire == "bytea" else pa.string()
-    column = pa.Array.from_buffers(kind, len(lengths), [is_there, offsets.buffers()[1], pa.py_buffer(second)])
-    column.validate(full=not is_unicode)
-    return column
+    # No text is looked at: the server has seen to it that it is UTF-8.
+    return pa.Array.from_buffers(kind, len(lengths), [is_there, offsets.buffers()[1], pa.py_buffer(second)])
 
 
 def in_declared_type(column: pa.Array, plan: PostgresColumn) -> pa.Array:
@@ -105,10 +157,8 @@ def in_declared_type(column: pa.Array, plan: PostgresColumn) -> pa.Array:
 
 def values_of(column: pa.Array, plan: PostgresColumn) -> list[Any]:
     """The values of ``column`` one by one, as ``to_arrow`` of ``plan`` takes them: days as texts."""
-    if types.is_string(column.type):
-        return [_decoded(value) for value in column.view(pa.binary()).to_pylist()]
     values: list[Any] = column.to_pylist()
-    if plan.wire not in _SINCE_2000:
+    if plan.wire not in _SINCE_2000 or types.is_string(column.type):
         return values
     spell = _spelled_day if plan.wire == "date" else _spelled_moment
     zone = "+00" if plan.wire == "timestamptz" else ""
@@ -117,21 +167,14 @@ def values_of(column: pa.Array, plan: PostgresColumn) -> list[Any]:
     return [words[value] if value in words else spell(value) + zone for value in values]
 
 
-def _decoded(value: bytes | None) -> str | bytes | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return value
-
-
 _DAYS_OF_400_YEARS = 146_097
 
 
 def _spelled_day(days: int) -> str:
     """The day so many days after 2000-01-01, as PostgreSQL spells it.
 
-    >>> _spelled_day(0), _spelled_day(-730_000), _spelled_day(3_700_000)
-    ('2000-01-01', '0002-04-28 BC', '12130-04-12')
+    >>> _spelled_day(0), _spelled_day(-760_000), _spelled_day(3_700_000)
+    ('2000-01-01', '0082-03-12 BC', '12130-04-04')
     """
     eras, rest = divmod(days, _DAYS_OF_400_YEARS)
     day = date(2000, 1, 1) + timedelta(days=rest)
@@ -153,8 +196,5 @@ def _numbers(code: str, sent: bytes) -> array[int]:
 
 
 def _bits(flags: bytes) -> pa.Buffer:
-    return (
-        pa.Array.from_buffers(pa.uint8(), len(flags), [None, pa.py_buffer(flags)])
-        .cast(pa.bool_())
-        .buffers()[1]
-    )
+    octets = pa.Array.from_buffers(pa.uint8(), len(flags), [None, pa.py_buffer(flags)])
+    return octets.cast(pa.bool_()).buffers()[1]

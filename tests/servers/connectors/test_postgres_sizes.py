@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from lookup_connectors.postgres import PostgresConnector
@@ -68,6 +71,26 @@ def test_the_server_sends_no_answer_that_is_larger_than_its_part_of_the_budget(
     assert isinstance(found[1], AnswerTooLarge)
     assert found[1].keys == AT_ONCE // 100_100
     assert "the rows of 20 keys are too large to be taken at once" in str(found[1])
+
+
+def test_large_values_are_counted_before_one_is_read(postgres_server: PostgresServer) -> None:
+    postgres_server.execute("""
+        CREATE TABLE stored (id bigint, body text, parts text[]); ALTER TABLE stored ALTER body SET STORAGE EXTERNAL;
+        INSERT INTO stored SELECT n, repeat('x', 400000), NULL FROM generate_series(1, 20) AS n
+    """)
+    request = request_for(SCHEMA, {"id": [*range(1, 21)]}, columns=["id", "body"])
+
+    async def pages(connector: PostgresConnector, limit: int) -> int:
+        live: Any = connector._live
+        query, _, bound = live.statements.of(request)
+        async with live.pool.borrowed() as connection:
+            explained = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query}"
+            (plan,) = json.loads(await connection.fetchval(explained, *bound, limit))
+            return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
+
+    connector = wide(postgres_server, **{"table-name": "stored"})
+    assert during(connector, lambda opened: pages(opened, AT_ONCE)) < 50
+    assert during(connector, lambda opened: pages(opened, 20 * 500_000)) > 20 * 400_000 // 8192
 
 
 def test_what_statistics_tell_of_a_wide_table_is_believed_before_it_is_asked(
