@@ -61,7 +61,7 @@ class HeldTable:
         self._invalidations: Invalidations | None = None
         self._reloading: Thread | None = None
         self.loads = LookupMetrics()
-        """What this process has loaded, and how old that is."""
+        """Metrics of the loads of this process, and the age of the table."""
 
     def cache(self, spec: LookupSpec, invalidations: Invalidations | None = None) -> HeldCache:
         """It as the cache of a task, without what ``invalidations`` hold.
@@ -256,7 +256,7 @@ class HeldCache(Cache):
     """A table that is kept whole as the cache of a task; it counts what happens from now on."""
 
     use: object = None
-    """What keeps the folder of the table, where others may remove it."""
+    """A lock that keeps the table's folder from being removed by others."""
 
     def __init__(self, table: HeldTable) -> None:
         self._table, self._before = table, table.loads
@@ -301,7 +301,7 @@ class RangeCache(HeldCache):
 
 @contextmanager
 def failing_for(table: str) -> Iterator[None]:
-    """What keeps ``table`` from being kept ends the task."""
+    """A block in which a failure to keep ``table`` ends the task."""
     try:
         yield
     except LookupHintsError:
@@ -351,7 +351,7 @@ class Switching(Cache):
             return NOTHING
 
     def _has_read(self, keys: int) -> bool:
-        """Read the table, if this many more keys make that worth it, and nobody else does."""
+        """Read the table if this many more keys make it worthwhile and no other process is reading it."""
         asked = _add_to_counter(self._path / "asked", keys)
         if asked < self._switch.keys:
             return False
@@ -407,7 +407,7 @@ def _remove_unused(new: Path) -> None:
         with suppress(FileNotFoundError):
             file = None if run == new else _open_locked(run / "in-use", fcntl.LOCK_EX | fcntl.LOCK_NB)
             if file is not None:
-                gone = run.with_name(f"{uuid4().hex}.gone")  # whoever comes now makes a folder anew
+                gone = run.with_name(f"{uuid4().hex}.gone")  # the next user makes a new folder
                 run.rename(gone)
                 shutil.rmtree(gone, ignore_errors=True)
                 os.close(file)

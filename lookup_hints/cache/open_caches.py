@@ -198,7 +198,7 @@ def _folder_of(spec: LookupSpec, identity: str, folder: Path | None) -> Path:
 
 
 def name_of(spec: LookupSpec, identity: str) -> Path:
-    """What the folder of its answers is called, below that of its table: hashes of all that decides them.
+    """The name of the folder of its answers, below that of its table: hashes of all that decides them.
 
     These are those of its source, and the columns asked by and for.
     """
@@ -239,7 +239,7 @@ def _apply_invalidations(folder: Path, spec: LookupSpec) -> Invalidations:
 
 
 def _keys_of(invalidations: Sequence[Invalidation], table: LookupTable) -> pa.Table | None:
-    """What is invalidated; None for everything. Of one version, all of its key are: they are one answer."""
+    """The invalidated keys; None for all. Versions of a key are one answer, so all are invalidated."""
     columns = invalidations[-1].columns
     if not columns or any(each.columns != columns for each in invalidations):
         return None

@@ -34,11 +34,11 @@ _log = logging.getLogger("lookup_hints.cache")
 
 
 class NotKept(Exception):
-    """There is no cache, for a reason that its text tells."""
+    """The cache cannot be used; the text gives the reason."""
 
 
 NOTHING = KnownAnswers((), pa.nulls(0, pa.int32()))
-"""What is known where nothing takes part that could know keys: they are not counted as unknown to a cache."""
+"""The answer without a cache: its keys are not counted as cache misses."""
 
 CacheWrite = tuple[pa.Table, Placed, pa.Array, float]
 
@@ -57,7 +57,7 @@ class Cache:
         return None
 
     def probe(self, keys: Keys, columns: Sequence[str]) -> KnownAnswers:
-        """What is known of ``keys``; ``NOTHING`` where there is nothing yet that could know them."""
+        """Cached answers to ``keys``; ``NOTHING`` if no cache is in use yet."""
         raise NotImplementedError
 
     def most_rows(self) -> int | None:
@@ -71,12 +71,12 @@ class Cache:
 
     @property
     def counts(self) -> LookupMetrics:
-        """What it did for this task, and what it holds."""
+        """Counts of this task, and the size of the cache."""
         return LookupMetrics()
 
 
 class StoreCache(Cache):
-    """The answers of one store, for one task. What is too old is used if ``refresh`` gets fresh rows."""
+    """The answers of one store, for one task. Stale ones are used if ``refresh`` fetches fresh rows."""
 
     learns = True
 
@@ -216,7 +216,7 @@ class TaskCache:
         return cache.probe(keys, self._columns)
 
     def _stale_answers(self, cache: Cache, keys: Keys) -> KnownAnswers:
-        """What may be used where asking fails, too: nobody knows whether it has changed."""
+        """Answers for use only if the request fails: whether they have changed is unknown."""
         known = cache.probe(keys, self._columns) if self._keeps_stale else KnownAnswers((), NOTHING.missing)
         return KnownAnswers((), known.missing[:0], fallback=(*known.found, *known.fallback))
 
@@ -275,7 +275,7 @@ def warn_without_cache(table: str, why: str) -> None:
 
 
 def error_summary(error: Exception) -> str:
-    """What went wrong; not where, as names of files are of no use to the reader."""
+    """What went wrong, without names of files, which do not help the reader."""
     if isinstance(error, NotKept):
         return str(error)
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

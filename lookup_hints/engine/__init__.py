@@ -1,1 +1,1 @@
-"""What runs on the workers: keys in, rows out. Never imports sqlglot, plan or a Spark session."""
+"""The engine of a lookup on workers: keys in, rows out. Never imports sqlglot, plan or a Spark session."""

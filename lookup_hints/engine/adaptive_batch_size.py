@@ -66,7 +66,7 @@ class RequestSize:
         self._fitting = max(1, min(self._largest, REQUEST_BYTES // width))
 
     def found(self, keys: int, nbytes: int) -> None:
-        """Rows of this many bytes came for this many keys. Wide rows count at once, narrow ones by and by."""
+        """Record an answer's size in bytes and keys. Wider rows count at once, narrower ones gradually."""
         seen = nbytes / keys
         self._key_bytes = max(seen, (self._key_bytes + seen) / 2)
         self._answerable = max(1, min(self._largest, int(ANSWER_BYTES / max(1.0, self._key_bytes))))
@@ -191,7 +191,7 @@ class LimitPause:
         self._until = 0.0
 
     def is_due_after(self, rows: int, now: float) -> bool:
-        """Whether with ``rows`` more, handed out at ``now``, the time has come; tells it once."""
+        """Whether the pause is due after ``rows`` more, handed out at ``now``; True only once."""
         was_missing, self._missing = self._missing, self._missing - rows
         is_due = self._missing <= 0 < was_missing
         if is_due:

@@ -44,7 +44,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class KnownAnswers:
-    """What is known of keys without asking: those that are neither found nor missing must be asked.
+    """Answers known without a request: keys that are neither found nor missing must be asked for.
 
     Args:
         found: their rows.
@@ -82,7 +82,7 @@ def without_keys(rows: pa.Table, where: pa.Array) -> pa.Table:
 
 
 def _has_few_repeats(column: pa.Array) -> bool:
-    """Whether sorting, which is to come anyway, tells the values apart sooner than a hash table before it."""
+    """Whether sorting finds the distinct values faster than a hash table, as few of a sample repeat."""
     if column.null_count or not (types.is_integer(column.type) or types.is_string(column.type)):
         return False
     sample = column[:SAMPLE]
@@ -170,7 +170,7 @@ def present(positions: pa.Array, length: int) -> pa.Array:
 
 
 def are_among(positions: pa.Array, length: int) -> pa.Array:
-    """For each number below ``length`` whether it is among ``positions``, all of which are below it."""
+    """A mask of ``length`` that is true at ``positions``."""
     if hasattr(pc, "inverse_permutation"):  # since pyarrow 20, and ten times as fast
         return pc.inverse_permutation(positions, max_index=length - 1).is_valid()
     return pc.is_in(count_up_to(length), value_set=positions)

@@ -189,7 +189,7 @@ class AsyncRunner:
         task.add_done_callback(lambda _: timer.cancel())
 
     def _give_up(self, task: asyncio.Task[None], ask: ScheduledRequest) -> None:
-        """Tell of a request that was cancelled and does not end; what still comes of it is nobody's."""
+        """Report a request that was cancelled and does not end; a late answer to it is ignored."""
         if self._is_closing or task.done():
             return
         self._given_up.add(task)
@@ -259,7 +259,7 @@ class AsyncRunner:
     async def _await_answer(
         self, ask: ScheduledRequest, permits: RequestPermits
     ) -> tuple[Answer | Exception, float]:
-        """What comes of ``ask``, and when."""
+        """The answer to ``ask`` or its error, and when it came."""
         try:
             answer = await asyncio.wait_for(self._lookup(ask.request), ask.request.timeout)
         except asyncio.CancelledError as error:

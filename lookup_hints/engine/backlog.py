@@ -111,7 +111,7 @@ class ScheduledRequest:
         return replace(self, request=request, parts=tuple(parts), codes=pa.concat_arrays(codes), slots=slots)
 
     def notes_of(self, part: Part, notes: Mapping[int, Any]) -> list[Any]:
-        """What was noted about each key of ``part``; nothing where nothing was noted at all."""
+        """The notes of the answer on each key of ``part``; empty if it has none."""
         if not notes:
             return []
         codes = next(own for each, own in self.codes_of_parts() if each is part)
@@ -120,7 +120,7 @@ class ScheduledRequest:
     def without_failed(
         self, placed: Placed, answer: Outcomes
     ) -> tuple[ScheduledRequest, Placed, Mapping[int, Any]]:
-        """The same question and what came of it, for the keys that did not fail."""
+        """This request with its answer, reduced to the keys that did not fail."""
         others = absent(pa.array(answer.failures, pa.int32()), self.request.keys.num_rows)
         if not len(others):
             return replace(self, parts=(), codes=others), placed, {}
@@ -214,7 +214,7 @@ class FreshKeys:
         return any(each is window and holds(positions, key) for each, positions in self._queue)
 
     def begins_with(self, window: Window, key: int) -> bool:
-        """Whether the ``key`` of ``window`` is next, once keys stand in the order of the rows."""
+        """Whether the ``key`` of ``window`` is the next one, after sorting keys in the order of the rows."""
         if not self._queue or self.window is not window:
             return False
         self._sort_by_rows(0)
@@ -348,7 +348,7 @@ class RequestSlots:
 
     @property
     def oldest(self) -> Batch | None:
-        """What was asked first of all that is not settled."""
+        """The oldest batch with unsettled keys."""
         return self._asked[0] if self._asked else None
 
     def enter(self, batch: Batch) -> None:

@@ -1,4 +1,4 @@
-"""What is said of a lookup: errors of keys that failed for good, and lines in a log, once for each kind."""
+"""Messages about a lookup: errors of keys that failed for good, and log lines, once for each kind."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def connector_name(spec: LookupSpec) -> str:
 
 
 def is_defect(error: Exception) -> bool:
-    """Whether ``error`` tells of a wrong connector, query or library, which no policy may hide."""
+    """Whether ``error`` is a defect of connector, query or library, which no `on-error` policy may hide."""
     return isinstance(error, AnswerError) or (
         isinstance(error, LookupHintsError) and not isinstance(error, ConnectorError)
     )
@@ -77,7 +77,7 @@ def _short_repr(value: object) -> str:
 
 
 def _error_text(error: Exception) -> str:
-    """What ``error`` says; the kind, too, unless it is one of ours."""
+    """The text of ``error``, with its class unless it is one of ours."""
     text = str(error)
     return text if isinstance(error, ConnectorError) else f"{type(error).__name__}: {text}".rstrip(": ")
 
@@ -115,7 +115,7 @@ class EventLog:
         )
 
     def dropped(self, strangers: pa.Table, asked: pa.Table) -> None:
-        """Rows came of ``strangers``, which are not among the keys that were ``asked``."""
+        """The answer has rows of ``strangers``: keys that are not among those ``asked``."""
         if "unasked" in self._told:
             return
         which = shown_keys(strangers) if self._spec.settings.log_keys else counted(strangers.num_rows, "key")

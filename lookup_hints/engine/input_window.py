@@ -103,7 +103,7 @@ class Window:
         self.keys = keys.table
         self.everything = count_up_to(keys.table.num_rows)
         self.found_bytes = 0
-        """What is kept for rows that are not handed out."""
+        """Bytes held for rows that are not handed out yet."""
         self.is_asked_by_row = False
         """Whether its keys are asked in the order of the rows that need them."""
         values_bytes = 0 if keys.values is None else keys.values.nbytes
@@ -215,7 +215,7 @@ class Window:
 
 
 def _only_found_for(found: list[Placed], codes: pa.Array) -> list[Placed]:
-    """What was found for the keys at ``codes``; what holds nothing else is not copied."""
+    """The rows found for the keys at ``codes``; tables without other rows are not copied."""
     among = [pc.is_in(each.positions, value_set=codes) for each in found]
     return [
         each if pc.all(mask).as_py() else each.filter(mask)
@@ -241,7 +241,7 @@ class HeldWindows:
         self._windows: deque[Window] = deque()
         self._bytes = 0
         self.found_bytes = 0
-        """What the rows take that were found."""
+        """Bytes of the rows found."""
 
     def __bool__(self) -> bool:
         return bool(self._windows)
@@ -258,7 +258,7 @@ class HeldWindows:
         return self._bytes >= BUFFER_BYTES
 
     def bytes_left(self, expected: float) -> float:
-        """What more rows may take, beside those that are held and those that are ``expected``."""
+        """Bytes left for rows, beside those that are held and those that are ``expected``."""
         return ROWS_BYTES - (self.found_bytes + expected)
 
     def add(self, keys: Keys) -> Window:

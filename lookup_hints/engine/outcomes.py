@@ -1,4 +1,4 @@
-"""What becomes of keys when their answer or failure is there: they are settled, or asked again later."""
+"""Outcomes of keys: an answer or failure settles them, or they are retried later."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FailedKeys:
 
 
 Keep = Callable[[FailedKeys], None]
-"""Takes keys that are to be dead letters. Called by whoever drives the scheduler, so it must not wait."""
+"""Takes keys for the dead letters. Called by the runner that drives the scheduler, so it must not wait."""
 
 
 class GivenUp:
@@ -255,7 +255,7 @@ class Settling:
         self._settle_part(part)
 
     def _settle_stale(self, part: Part) -> Part:
-        """Settle the keys of ``part`` of which there are rows that are too old; the others are returned."""
+        """Settle the keys of ``part`` that have stale rows in the cache; returns the others."""
         every = part.batch.window.fallback
         fallback = [each.filter(pc.is_in(each.positions, value_set=part.positions)) for each in every]
         positions = pa.concat_arrays([part.positions[:0], *(each.positions for each in fallback)])

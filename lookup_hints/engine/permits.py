@@ -1,4 +1,4 @@
-"""What a task must pass before it asks its source: the limits, budgets and outages of the origin."""
+"""Permits for requests: the limits, budgets and outages of the origin that a task must respect."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def limiter_of(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> RequestLimiter:
-    """What the requests of ``spec`` have to pass, whose connector is the one that is open here."""
+    """The limiter for the requests of ``spec``, whose connector is the one that is open here."""
     budget, origin = spec.settings.budget, spec.connector.origin()
     is_bounded = any((budget.concurrency, budget.rate, budget.task_concurrency, budget.task_rate))
     if not origin and not is_bounded and budget.max_requests is None:
@@ -109,7 +109,7 @@ def with_permits(
     clock: Callable[[], float],
     observer: RequestObserver = UNOBSERVED,
 ) -> Callable[[LookupRequest], Answer]:
-    """``lookup``, each call of which has a permit, and is told to ``observer``.
+    """``lookup`` wrapped so that each call takes a permit and is reported to ``observer``.
 
     Some connectors take their permits themselves.
     """
@@ -157,7 +157,7 @@ def _takes_permits(connector: Connector, limiter: RequestLimiter) -> bool:
 
 
 class _SentRequest:
-    """A block in which one request is sent; at its end the permit is free, and the observer told."""
+    """A block in which one request is sent; its end releases the permit and tells the observer."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What to ask next: the heart of the engine, without a clock, a thread or any I/O.
+"""Decides which request is sent next: the heart of the engine, without a clock, a thread or any I/O.
 
 The scheduler takes windows of keys, says which request to send now or until when to wait, takes the answers,
 and hands back the windows in their order once they are settled. A runner drives it: see
@@ -44,10 +44,10 @@ from lookup_hints.metrics.task_recorder import UNOBSERVED, WATCH_SECONDS, OnCoun
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, Outcomes
 
 HOLD_BYTES = 96 * 1024 * 1024
-"""Lookups under way are held back while rows hold this much: rows of more keys came than were expected."""
+"""Bytes of buffered rows above which lookups in flight are paused: answers are larger than expected."""
 
 HOLD_SECONDS = 30.0
-"""Lookups under way are held back for this long at a time: servers end connections that nobody reads."""
+"""The longest pause of lookups in flight: servers close connections that are not read for long."""
 
 
 # Pure: no clock, no threads, no waiting. Two runners drive it, so sync and async lookups cannot drift apart.
@@ -190,7 +190,7 @@ class RequestScheduler:
         return self._next_for_head(now) if is_full else self._next_request(now)
 
     def blocked_by(self, now: float, *, under_way: int | None = None, has_queue: bool = False) -> Cause:
-        """What a task that can only wait waits for; ``has_queue``: keys wait for slots of its runner."""
+        """The reason why an idle task waits; ``has_queue``: keys wait for slots of its runner."""
         under_way = self._state.slots.in_flight if under_way is None else under_way
         pending_waits = self.recorder.pending_waits.most_of(under_way)
         if pending_waits is not None:
@@ -219,7 +219,7 @@ class RequestScheduler:
         return Idle() if due is None else WaitUntil(due)
 
     def _next_for_head(self, now: float) -> NextStep:
-        """What lets the first row go that holds the others; nothing else may be asked.
+        """The request that unblocks the first row, which holds up the others; nothing else may be sent.
 
         It needs a slot that is not in flight, whatever waits behind it.
         """

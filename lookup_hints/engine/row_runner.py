@@ -29,7 +29,7 @@ from lookup_hints.spi.request_and_answer import RowRequest, Rows
 from lookup_hints.spi.request_context import reporting_to
 
 LATE_SECONDS = 0.005
-"""How long a finished key may wait for others, to be told to the scheduler with them."""
+"""Seconds that a finished key may wait, so that several are reported to the scheduler together."""
 
 
 class _RequestByRow:
@@ -69,7 +69,7 @@ class RowRunner(AsyncRunner):
         self._asked: dict[_RequestByRow, None] = {}  # in the order of asking
         self._in_flight = self._most_in_flight = 0
         self._took: list[float] = []
-        """Seconds that each finished key took, until the scheduler is told of them."""
+        """Seconds that each finished key took, until they are reported to the scheduler."""
         self._untold = 0
         self._telling: asyncio.TimerHandle | None = None
 
@@ -147,7 +147,7 @@ class RowRunner(AsyncRunner):
             self._schedule_report()
 
     def _cancel_row(self, row: StartedRow) -> tuple[_RequestByRow, int]:
-        """Nobody waits for ``row`` any more; whose it was."""
+        """Cancel ``row``; returns its request and position."""
         asked, position, started = self._started.pop(row)
         row.cancel()
         self._in_flight -= 1

@@ -15,7 +15,7 @@ _FIRST_CUT = 0.5
 """The first refusal comes after doubling: the origin bears more than half."""
 _CUT = 0.9
 _REST = 0.95
-"""What one executor leaves, others find: so they come to have the same."""
+"""An executor stays below what was refused. Others find the room it leaves, so their shares converge."""
 _APPROACH = 0.25
 """Where it is far below what the origin bore, it comes so much nearer in each round."""
 _SMOOTHING = 0.2
@@ -36,7 +36,7 @@ class AdaptiveLimit(Record):
 
     value = Cell()
     refused_at = Cell()
-    """The fewest requests in flight of which one was refused, by the last cut; 0 before."""
+    """The smallest number of requests in flight at which one was refused, since the last cut; 0 before."""
     _reached = Cell()
     """Requests in flight at the last cut."""
     _borne = Cell()
@@ -100,7 +100,7 @@ class AdaptiveLimit(Record):
         return True
 
     def _lower_by_refusal(self, started: float) -> None:
-        """Of the requests that were under way at the last cut, so many were too many.
+        """Lower the limit by one for each refused request that was in flight at the last cut.
 
         An origin that bounds a rate refuses all of them, which says nothing of how many it bears at once.
         """
@@ -124,5 +124,5 @@ class AdaptiveLimit(Record):
 
 
 def _seconds_before_probe(pause: float) -> float:
-    """Seconds after a refusal, and the pause that came with it, at which it tries for more."""
+    """Seconds after a refusal and its pause until a higher limit is tried again."""
     return max(_TRIES_AFTER_SECONDS, _TRIES_AFTER_PAUSES * pause)

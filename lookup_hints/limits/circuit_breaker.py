@@ -61,7 +61,7 @@ class Breaker(Record):
         self._probed_at = now
 
     def answered(self, requests: int, started: float, now: float) -> None:
-        """This many requests had an answer, the last of which was sent at ``started``."""
+        """Record ``requests`` answered requests, the last of which was sent at ``started``."""
         if not self.opened_at:
             self._ends.add(now, min(requests, REMEMBERED))
         elif started >= self.until:

@@ -22,7 +22,7 @@ from lookup_hints.spi.request_context import Ending, Reporting, Wait, reporting
 
 
 class Waiter:
-    """A request that waits for its permit, and tells what for."""
+    """A request that waits for its permit, with the reason why it waits."""
 
     def __init__(self, granted: Future[None], reports: Reporting, why: Wait) -> None:
         self.granted = granted
@@ -46,7 +46,7 @@ class WaitQueue(deque[Waiter]):
     """First come, first served. Pure: it is told when to look, and futures are set by it alone."""
 
     _announced: Wait | None = None
-    """What all wait for as they know it, but for one that has just come."""
+    """The reason why the queue waits, as last determined."""
 
     def serve(self, acquire: Callable[[], Lack | None]) -> Lack | None:
         """Give permits as long as ``acquire`` gets some; what it lacks for the first of those who are left.
@@ -141,7 +141,7 @@ class OriginLimiter:
 
     @property
     def outage(self) -> str:
-        """What is said of an origin that does not answer; empty while it does."""
+        """The message about an origin that does not answer; empty while it does."""
         since = self._store.limits.breaker.opened_at
         if not since:
             return ""
@@ -232,7 +232,7 @@ class OriginLimiter:
         return lack
 
     def _reason_to_wait(self, deadline: float | None) -> Wait:
-        """What is waited for, at first."""
+        """The reason why a new request must wait."""
         limits, now = self._store.limits, self.clock()
         why: Wait = "budget"
         if limits.breaker.waits(now):
@@ -314,7 +314,7 @@ class OriginLimiter:
             self._give_back_soon()
 
     def retry_delay(self, requests: int) -> float:
-        """Take so many retries of failures out of their budget: the seconds after which they may be sent."""
+        """Take retries out of their budget; returns the seconds after which they may be sent."""
         now = self.clock()
         limits = self._store.acquire()
         if limits is None:

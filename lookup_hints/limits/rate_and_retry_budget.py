@@ -21,7 +21,7 @@ class Rate(Record):
     _next = Cell()
 
     def reserve(self, rate: float, now: float) -> float:
-        """Take the next place in the row: when it is due; in the past where nobody used the time."""
+        """Reserve the next slot of the rate; returns when it is due, in the past if slots were unused."""
         due = max(self._next, now - BUNCH_SECONDS) if self._next else now
         self._next = due + 1.0 / rate
         return due
@@ -35,7 +35,7 @@ _SAVED_SECONDS = 10.0
 # Retries of all tasks together are bounded by a part of first attempts, so that an outage does not multiply
 # the load. (docs/decisions/0141)
 class Retries(Record):
-    """How many failures one executor may ask again, so that retries do not bring down who struggles.
+    """The number of retries that one executor may send, so that retries do not overload a struggling source.
 
     A bucket as Finagle's ``RetryBudget``: a fifth of the first tries of the last ten seconds, and ten a
     second. Misses are not counted. Where Finagle gives up, a retry waits here: a batch job would rather be

@@ -42,7 +42,7 @@ Lack: TypeAlias = tuple[float, Wait]
 
 @dataclass(frozen=True)
 class Rules:
-    """What holds for the requests of one lookup.
+    """The limits of the requests of one lookup.
 
     Args:
         source: what is asked, for messages.
@@ -94,7 +94,7 @@ class SharedLimits:
         return UNBOUNDED if math.isinf(most) else int(most)
 
     def shut(self, longest: float, now: float) -> Lack | None:
-        """What a pause or an outage makes a request wait for; ``longest`` seconds in an outage."""
+        """Why a request must wait: a pause, or an outage, which it waits for ``longest`` seconds at most."""
         if not self.cells[IS_SHUT]:
             return None
         outage = self.breaker.waits(now)
@@ -116,7 +116,7 @@ class SharedLimits:
             self.pause.tries(now)
 
     def served(self, requests: int, started: float, ended: float, rules: Rules, now: float) -> None:
-        """So many requests were served, the last one between ``started`` and ``ended``."""
+        """Record ``requests`` served requests, the last one between ``started`` and ``ended``."""
         if self.pause.served(started, now):
             self.limit.unpaused(now)
         self.breaker.answered(requests, started, now)
@@ -150,7 +150,7 @@ else:
 
 
 _ATTEMPTS = 50
-"""The lock is held for some microseconds; who has it for longer was interrupted, or stopped."""
+"""The lock is held for microseconds; a process that holds it longer was interrupted or stopped."""
 
 
 class LimitStore:
@@ -290,7 +290,7 @@ class Leases(Record):
     _used = Cell()
     _tickets = Cell()
     fair = Cell()
-    """What a task may hold while others have less; 0 where it may hold whatever it has."""
+    """Permits that a task may hold while others have fewer; 0 if there is no bound."""
     excess = Cell()
     """How many permits all hold above the limit."""
 

@@ -49,7 +49,7 @@ class Latest:
         return size + 1
 
     def add(self, number: float, times: int = 1) -> None:
-        """Add ``number`` so many times, and forget the oldest ones where there are enough."""
+        """Add ``number`` several times; the oldest ones are dropped when the record is full."""
         cells, start, place = self._cells, self._start, int(self._cells[self._start - 1])
         for _ in range(times):
             cells[start + place] = number

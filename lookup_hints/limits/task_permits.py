@@ -34,7 +34,7 @@ _SPARE_SECONDS = 5.0
 
 @dataclass
 class PendingStats:
-    """What came of requests since they were last published."""
+    """Outcomes of requests since the last publish."""
 
     served: int = 0
     last_started: float = 0.0
@@ -48,7 +48,7 @@ class PendingStats:
 # What one task holds, uses and publishes of the permits that its executor shares; told the time, so that it
 # runs without a loop or a lock. (docs/decisions/0188)
 class TaskPermits:
-    """Permits that a task has leased, how many of them it uses, and what came of its requests."""
+    """Permits that a task has leased, how many of them are in use, and the outcomes of its requests."""
 
     def __init__(
         self, limits: SharedLimits, rules: Rules, process: int, is_alive: Callable[[int], bool]
@@ -87,7 +87,7 @@ class TaskPermits:
         return self._rules.rate is not None or self.allowed == self._rules.concurrency
 
     def use(self, count: int = 1, *, is_granted: bool = False) -> int:
-        """Use so many permits in hand, where nothing is amiss, or that were just granted; say how many."""
+        """Use up to ``count`` permits in hand, or all if they were just granted; returns how many."""
         pending = self._pending
         if not is_granted:
             count = min(count, self._held - self.in_use)
@@ -135,7 +135,7 @@ class TaskPermits:
         return None if granted else (POLL_SECONDS, "budget" if self.is_limited_by_budget else "throttle")
 
     def sends(self, now: float) -> None:
-        """Use a permit, as nothing stands against it; it needs the lock."""
+        """Use a permit after ``lack`` found nothing against it; needs the lock."""
         self._limits.sends(now)
         self._reserved = None
         self.use(is_granted=True)
@@ -194,7 +194,7 @@ class TaskPermits:
             self._cells[IS_SHUT] = 1.0
 
     def expire(self, *, recent: bool = False) -> None:
-        """What is idle goes back by the next ``publish``, also what was used a ``recent`` moment ago."""
+        """Let the next ``publish`` return idle permits, also recently used ones with ``recent``."""
         self._publishes_at = 0.0
         if recent:
             self._pending.most_in_use = self.in_use

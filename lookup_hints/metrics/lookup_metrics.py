@@ -1,4 +1,4 @@
-"""What a lookup function counts while it runs.
+"""Counts of a lookup function.
 
 A count is one field of `LookupMetrics`. Its type says how it merges, `About` its unit and meaning. A new
 count is a new field and nothing else.
@@ -72,7 +72,7 @@ class Latencies(CountsByKey[int]):
 
 
 class MaxGauge(int):
-    """A number of which the largest counts: `+` is the larger one, `-` keeps this one."""
+    """A maximum: `+` gives the larger one, `-` keeps this one."""
 
     def __add__(self, other: int) -> MaxGauge:
         return MaxGauge(max(self, other))
@@ -83,7 +83,7 @@ class MaxGauge(int):
 
 @dataclass(frozen=True)
 class Events:
-    """What was worth a line in a log, by kind and text. Equal ones are one, the last ``MOST`` are kept."""
+    """Logged events by kind and text; equal ones are merged, and the last ``MOST`` are kept."""
 
     MOST: ClassVar[int] = 20
 
@@ -98,7 +98,7 @@ class Events:
 
 @dataclass(frozen=True)
 class About:
-    """What a count is: the unit in which it counts, and its meaning."""
+    """The unit and meaning of a count."""
 
     unit: str
     meaning: str
@@ -195,7 +195,7 @@ class LookupMetrics:
 
 
 def about_counts() -> dict[str, About]:
-    """What each count of `LookupMetrics` is, in their order; tables and pages are made from it."""
+    """Unit and meaning of each count of `LookupMetrics`, in order; tables and pages are made from it."""
     hints = get_type_hints(LookupMetrics, include_extras=True)
     kinds = {each.name: hints[each.name] for each in fields(LookupMetrics)}
     return {name: kind.__metadata__[0] for name, kind in kinds.items() if get_origin(kind) is Annotated}
@@ -221,7 +221,7 @@ Plain = dict[str, Any]
 
 @dataclass(frozen=True)
 class TaskRun:
-    """One run of a task, by which Spark's repeats are told apart.
+    """One run of a task, so that repeated runs are distinguished.
 
     Args:
         stage: the stage.

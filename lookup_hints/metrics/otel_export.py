@@ -49,7 +49,7 @@ _log = logging.getLogger("lookup_hints.metrics")
 _Result = TypeVar("_Result")
 
 _PLACES = re.compile(r"//[^/@\s]*@|(?<=url: )\S+|\?\S+")
-"""What of a message may hold a secret: a user's name before a host, a path, a query."""
+"""Parts of a message that may hold a secret: a user's name before a host, a path, a query."""
 
 
 class ExportStatus:
@@ -400,7 +400,7 @@ def _database_attributes(system: str, operation: str) -> Attributes:
 
 
 def _http_attributes(method: str, url: str) -> Attributes:
-    """What may be told of a request: whom it asks. Path and query hold keys, and may hold secrets."""
+    """Attributes of a request: method and server only. Path and query hold keys, and may hold secrets."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return {"http.request.method": method, "server.address": parts.hostname or "", "server.port": port}

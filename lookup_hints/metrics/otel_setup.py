@@ -1,4 +1,4 @@
-"""Who observes the requests of a worker process: OpenTelemetry where it is configured, else nobody."""
+"""The observer of the requests of a worker process: OpenTelemetry if it is configured, else none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HTTP = "http/protobuf"
 
 @dataclass(frozen=True)
 class Signals:
-    """What is sent to a collector."""
+    """The signals sent to a collector."""
 
     metrics: bool = False
     traces: bool = False
@@ -31,7 +31,7 @@ class Signals:
 
 
 def signals(environment: Mapping[str, str]) -> Signals:
-    """What ``environment`` asks for: nothing, unless it names an endpoint or the exporter ``otlp``.
+    """The signals enabled by ``environment``: none, unless it names an endpoint or the exporter ``otlp``.
 
     >>> signals({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"})
     Signals(metrics=True, traces=True, refused=())
@@ -73,7 +73,7 @@ _log = logging.getLogger("lookup_hints.metrics")
 
 
 class Telemetry:
-    """What this process sends; made in a worker at its first task, never in what it is forked from."""
+    """The exporter of this process; made at a worker's first task, never in the daemon that forks workers."""
 
     def __init__(self) -> None:
         self._sending = sending_of(os.environ)

@@ -44,7 +44,7 @@ _BOUNDS = range(24, 109, 4)
 
 
 def metric_name(field: str, unit: str) -> str:
-    """What a count is called, without the ``_total`` of counters.
+    """The name of a count, without the ``_total`` of counters.
 
     >>> metric_name("waited", "seconds"), metric_name("bytes_in", "bytes"), metric_name("rows_in", "rows")
     ('lookup_waited_seconds', 'lookup_in_bytes', 'lookup_rows_in')
@@ -182,7 +182,7 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """What Prometheus is given; empty where it serves nothing."""
+        """The URL for Prometheus; empty if it serves nothing."""
         if self._running is None:
             return ""
         host = str(self._running[0].server_address[0])

@@ -1,4 +1,4 @@
-"""What counts say to a reader: the figures of a lookup as text, and the sentence that matters first."""
+"""Counts for a reader: the figures of a lookup as text, the most important sentence first."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _WAITS_FOR = {
     "reading": "Spark was the slow side",
     "writing": "Spark was slow to take the rows",
 }
-"""What tasks waited for, by cause, as a part of a sentence that names a share of the time."""
+"""Causes of waiting as parts of a sentence that names a share of the time."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one lookup counted, and what its figures are held against.
+    """The counts of one lookup, and the limits to compare them with.
 
     Args:
         name: the lookup.
@@ -226,7 +226,7 @@ def _time_text(counts: LookupMetrics) -> str:
 
 @dataclass(frozen=True)
 class Moment:
-    """What a lookup counted until a moment."""
+    """The counts of a lookup until a moment."""
 
     counts: LookupMetrics
     waiting: int

@@ -16,13 +16,13 @@ TIMER_TOLERANCE = 1e-3
 
 
 class RequestObserver(Protocol):
-    """Is told of each request of one lookup in one task; called on the thread that asks the connector."""
+    """Observes each request of one lookup in one task; called on the thread that calls the connector."""
 
     def begin(self, keys: int) -> Any:
         """A request for this many keys is sent; gives what ``end`` wants to have back."""
 
     def end(self, begun: Any, seconds: float, error: type[BaseException] | None) -> None:
-        """What ``begin`` gave has its answer, or failed, after this many seconds."""
+        """The request of ``begin`` was answered or failed after this many seconds."""
 
     def http(self, method: str, url: str) -> AbstractContextManager[HttpExchange]:
         """A block in which the connector sends one HTTP request, and reads its response."""
@@ -65,7 +65,7 @@ class Waits:
 
     @property
     def cause(self) -> Cause | None:
-        """What is waited for now; None while the task works."""
+        """The present cause of waiting; None while the task works."""
         return self._cause
 
     def turn(self, cause: Cause | None, now: float) -> None:
@@ -110,7 +110,7 @@ class PendingWaits:
 
 
 class TaskRecorder:
-    """Adds up what one lookup function counts in one task. What comes with each request is cheap to add.
+    """Adds up the counts of one lookup function in one task; cheap enough to call for each request.
 
     It listens to the connector, too: see ``spi.request_context``. ``refused`` is called when that says
     that the source refused a request for a while.
@@ -154,7 +154,7 @@ class TaskRecorder:
         self._row_bytes += nbytes
 
     def close(self) -> None:
-        """The run is over. What outlives it, as a kept connection, may know the recorder alone."""
+        """End the run; connections that outlive it may only keep the recorder."""
         self._refused = self.pending_waits.on_change = None
 
     # What the connector tells.

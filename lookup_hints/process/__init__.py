@@ -1,1 +1,1 @@
-"""What one worker process keeps between its tasks, and what it knows of the task it is in."""
+"""State of one worker process between tasks, and the task that it runs."""

@@ -1,4 +1,4 @@
-"""What one worker process keeps between tasks: an event loop, and the connectors that it has opened.
+"""State of a worker process between tasks: an event loop, and open connectors.
 
 Spark reuses a worker over tasks and queries, so pools of connections are worth keeping; and it drops
 workers without a word, so nothing here is needed to end well. Calls that block are made on threads of their
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class CallThread:
-    """A thread that does one call after the other, in the context of whoever asked for it.
+    """A thread that runs one call after the other, each in the context of its caller.
 
     Nobody can end a call that hangs. So it is a daemon, unlike those of ``ThreadPoolExecutor``, for whose
     calls Python waits when a process ends.
@@ -94,7 +94,7 @@ class CallTimeout(Exception):
 
 
 def call_with_timeout(work: Callable[[], T], seconds: float, what: str) -> T:
-    """What ``work`` gives, or raises, on a thread of its own that is called after ``what``.
+    """Run ``work`` on a thread of its own, named after ``what``; returns its result or raises its error.
 
     Raises:
         TimeoutError: it took longer than ``seconds``.
@@ -112,7 +112,7 @@ IDLE_CONNECTORS = 8
 """How many opened connectors are kept that no task uses."""
 
 OPEN_SECONDS = 900.0
-"""What was opened longer ago is opened again at the next task: a name may lead to another server by now."""
+"""After so many seconds the next task reopens a connector: its host may resolve differently by now."""
 
 CLOSE_SECONDS = 5.0
 

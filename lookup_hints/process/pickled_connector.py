@@ -58,7 +58,7 @@ class PickledConnector(Connector):
 # Unpickling a class of a notebook again replaces the globals of the open connector's methods, so an open
 # connector's copy is not read. (docs/decisions/0110)
 def _unpickle_on_worker(table: LookupTable, identity: str, pickled: bytes) -> PickledConnector:
-    """On the worker. What is missing there shows now, where it is explained."""
+    """Unpickle on the worker. A missing module shows here, where the error can be explained."""
     if not process.this_process.has(identity):
         return PickledConnector(table, identity, pickled, _unpickle(identity, pickled))
     _count_for_this_task(identity)

@@ -29,7 +29,7 @@ def job_property(name: str) -> str | None:
 
 
 def running_statement() -> str | None:
-    """What Spark calls the run of a statement that this task belongs to, however many jobs it has."""
+    """Spark's id of the execution that this task belongs to, equal for all jobs of a statement."""
     return job_property("spark.sql.execution.id")
 
 
@@ -85,7 +85,7 @@ class Reporter:
 
 
 def teller(function: str) -> OnCounts | None:
-    """Tells the driver how far ``function`` is in the task that runs; None where nobody listens."""
+    """A function that reports the progress of ``function`` to the driver; None if it does not listen."""
     address, run = job_property(PROPERTY), task_run()
     if not address or run is None:
         return None

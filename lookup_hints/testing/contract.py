@@ -53,7 +53,7 @@ RowsByKey = list["Counter[str]"]
 # Takes a table and some keys: a currency service cannot be filled with columns of ours. Sources that can be
 # filled use `SourceContract`. (docs/decisions/0097)
 class ConnectorContract:
-    """What the engine relies on. Subclass it, and say what is asked for which keys.
+    """The contract that the engine relies on. Subclass it, and give keys with their expected rows.
 
     Name the connector, a few keys that are there and a few that are not, and define a pytest fixture
     ``table`` that gives the ``LookupTable``. The source must not change while a test runs. A connector with
@@ -326,7 +326,7 @@ def _make_request(
 
 
 def _found_by_each_ability(connector: Connector, request: LookupRequest, times: int = 1) -> list[RowsByKey]:
-    """What each ability finds, this many times."""
+    """The rows that each ability finds, for the request repeated this many times."""
     return [
         _count_by_key(placed, request)
         for answers in placed_answers(connector, [request] * times)
@@ -391,7 +391,7 @@ async def _ask_in_parts(connector: AsyncLookup, request: LookupRequest) -> Parts
 async def _ask_after_cancellations(
     connector: AsyncLookup, cancelled: LookupRequest, request: LookupRequest
 ) -> list[RowsByKey]:
-    """What is found after lookups that were cancelled, each a little later in its life."""
+    """The rows found after cancelled lookups, each cancelled a little later."""
     found: list[RowsByKey] = []
     await connector.aopen()
     try:

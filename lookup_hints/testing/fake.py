@@ -138,7 +138,7 @@ class FakeConnector(SyncLookup, AsyncLookup):
 
 @dataclass(frozen=True)
 class LookedUp:
-    """What came of a lookup join.
+    """The result of a lookup join.
 
     Args:
         rows: for each input key, in order, its rows as tuples; None where `on-error=skip` drops it.

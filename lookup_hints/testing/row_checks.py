@@ -181,7 +181,7 @@ class _StartedTogether:
         self.count = 0
         """How many keys were started."""
         self.strays = 0
-        """How many came that nobody waited for."""
+        """The number of keys reported without being started."""
         self._connector = connector
         self._starter = connector.row_starter(self._take_outcomes)
         self._waiting: dict[StartedRow, asyncio.Future[Any]] = {}
@@ -197,7 +197,7 @@ class _StartedTogether:
                 outcome.close()
 
     def _start_rows(self, rows: Sequence[RowRequest]) -> list[StartedRow]:
-        """What was started: the first of ``rows``."""
+        """Start the first of ``rows``; returns those that were started."""
         if self._starter is None:
             return []
         started = list(self._starter.start(rows))

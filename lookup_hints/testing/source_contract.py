@@ -58,7 +58,7 @@ _ABSENT = "no such key"
 
 
 class ContractSource(Protocol):
-    """What a contract's tests need to know about a source."""
+    """The source under test, for the tests of the contract."""
 
     def filled(self, rows: pa.Table) -> LookupTable:
         """A table whose source holds exactly ``rows`` (of ``CONTRACT_SCHEMA``), without unique keys."""
@@ -68,7 +68,7 @@ class ContractSource(Protocol):
 
 
 class SourceContract:
-    """What the engine relies on, over rows that the tests choose: odd texts, duplicates, ten thousand keys.
+    """The contract over rows that the tests choose: odd texts, duplicates, ten thousand keys.
 
     Beside ``ConnectorContract``. Name the connector, and define the fixture ``source``: its columns are
     ``CONTRACT_SCHEMA``.
@@ -236,7 +236,7 @@ def _answers_of_each_ability(connector: Connector, request: LookupRequest) -> li
 
 
 def _failure_of_each_ability(connector: Connector) -> ConnectorError:
-    """What a lookup of each ability raises; the last one, after a look at all."""
+    """The error of a lookup, after checking that each ability raises one equally permanent."""
     request = _make_request({"id": [1]}, CONTRACT_SCHEMA.names)
     errors = [_error_raised_by(partial(ask, [request])) for ask in askers(connector)]
     assert len({error.permanent for error in errors}) == 1

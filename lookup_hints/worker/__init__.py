@@ -1,1 +1,1 @@
-"""What Spark calls on its Python workers: functions over Arrow and pandas, and what they leave behind."""
+"""Functions over Arrow and pandas that Spark calls on its Python workers, and the files they write."""

@@ -120,7 +120,7 @@ def _refresh_in_background(spec: LookupSpec, identity: str) -> Callable[[pa.Tabl
 
 
 def _refresh_keys(spec: LookupSpec, identity: str, keys: pa.Table, here: process.Process) -> None:
-    """Ask for ``keys``, but for those of which others have got fresh rows by now; what fails is left."""
+    """Request ``keys`` that no other task has refreshed by now; failures are ignored."""
     settings = replace(spec.settings, on_error="fail", dead_letters=None, stops_early=False)
     with _open_connector(spec, identity, here) as opened:
         own = replace(spec, settings=settings, columns=spec.held_columns, order=None).over(opened.connector)
@@ -133,7 +133,7 @@ def _refresh_keys(spec: LookupSpec, identity: str, keys: pa.Table, here: process
 
 
 def _open_connector(spec: LookupSpec, identity: str, here: process.Process) -> AbstractContextManager[Opened]:
-    """What this process has opened for ``spec``: its connector, or the one that an earlier task left."""
+    """The open connector for ``spec``: its own, or an equal one that an earlier task has opened."""
     carried = spec.connector
     read = carried.connector if isinstance(carried, PickledConnector) else lambda: carried
     return here.opened(identity, read, asynchronous=spec.settings.asynchronous)
@@ -203,7 +203,7 @@ class _Task:
 
     @property
     def metrics(self) -> LookupMetrics:
-        """What was counted so far; read when the task is over, as the scheduler may be on another thread."""
+        """The counts so far; read at the end of the task, as the scheduler may run on another thread."""
         return self._scheduler.metrics + self._measured_counts + self._memory.counts
 
     @property

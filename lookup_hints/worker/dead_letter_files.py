@@ -144,7 +144,7 @@ class DeadLetterWriter:
 
     @contextmanager
     def _naming_folder(self) -> Iterator[None]:
-        """A block whose errors are told with the table, the folder and the machine."""
+        """A block whose errors name the table, the folder and the machine."""
         where = self._spec.settings.dead_letters
         try:
             yield
@@ -242,7 +242,7 @@ def _file_system(folder: str) -> tuple[FileSystem, str]:
 
 
 def _run_name(application: str, run: TaskRun) -> str:
-    """What the run of a statement, or a micro-batch however often it runs, is called."""
+    """The name of the run of a statement, or of a micro-batch, which keeps it when it is repeated."""
     if run.batch is not None:
         return "{}-{}".format(*run.batch)
     return "-".join(filter(None, (application or "here", running_statement())))

@@ -45,7 +45,7 @@ from lookup_hints.spi import (
 from lookup_hints.spi.secrets import known_secrets, masker
 
 TIMED = 10
-"""So many lookups are timed."""
+"""The number of lookups to time."""
 
 SLOW_SECONDS = 1.0
 _MADE_UP = "a key that is made up"
@@ -66,7 +66,7 @@ CURES = {
     "tcp": "Check host and port, and firewalls and routes from this machine.",
     "tls": "Check the TLS options of the table, and the server's certificate.",
 }
-"""What to try where the error itself says nothing better, by the name of the check."""
+"""What to try if the error gives no better advice, by the name of the check."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class HealthTask:
 
 
 def looked_from_executor(tasks: Sequence[HealthTask], packages: Sequence[str]) -> Iterator[str]:
-    """What one worker of this executor found, as JSON; nothing where another one of it looks already."""
+    """The findings of one worker of this executor as JSON; nothing if another one is examining already."""
     with _chosen_on_executor() as is_chosen:
         if is_chosen:
             told = {
@@ -149,7 +149,7 @@ def package_versions(packages: Sequence[str]) -> dict[str, str]:
 def checks_of(
     connector: Connector, request: HealthRequest, given: Mapping[str, str] | None = None
 ) -> list[HealthCheck]:
-    """What is found of a table from here, up to the first thing that keeps it from being asked."""
+    """Check a table from here, up to the first failure that makes lookups impossible."""
     found: list[HealthCheck] = []
     try:
         for check in _check_connector(connector, request, given or {}):
@@ -199,7 +199,7 @@ def _checks_of_connector(connector: Connector, request: HealthRequest) -> Iterat
 
 
 def _failed_check(connector: Connector, error: Exception, step: str = "lookup") -> HealthCheck:
-    """The check that failed with ``error``: that of a ``step``, if nothing tells more."""
+    """The failed check for ``error``: ``step``, unless the error or the connector names another."""
     if isinstance(error, TimeoutError):
         error = LookupTimeout("the source gave no answer in time")
     name = (connector.check_of(error) if isinstance(connector, ReportsHealth) else "") or step
@@ -388,7 +388,7 @@ def _make_up_value(kind: pa.DataType) -> object | None:
 def _open_calls(
     connector: Connector, seconds: float
 ) -> Iterator[tuple[Callable[[], None], Callable[[LookupRequest], Answer]]]:
-    """What opens ``connector`` and what asks it, each in time; it is closed behind them."""
+    """Calls that open ``connector`` and look up keys, each with a timeout; it is closed afterwards."""
 
     def in_time(call: Callable[..., T], *arguments: object) -> T:
         try:

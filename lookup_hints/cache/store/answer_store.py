@@ -1,4 +1,4 @@
-"""Answers of one lookup, shared by the processes of an executor: asked by batches of keys, told by batches.
+"""Answers of one lookup, shared by the processes of an executor; read and written in batches of keys.
 
 Segments are asked from the newest to the oldest, and the first that has a key decides. Times are seconds on a
 clock that all processes share. An answer of the future has no age, and is not used: clocks may jump back.
@@ -102,7 +102,7 @@ class Store:
     # Asking.
 
     def probe(self, keys: pa.Table, columns: Sequence[str], past: Past | None = None) -> ProbeResult:
-        """What is known of ``keys``, which are distinct and hold no NULL.
+        """The cached answers to ``keys``, which are distinct and hold no NULL.
 
         With ``past``, rows that are too old are used where they answer all of its moments.
 
@@ -202,7 +202,7 @@ class Store:
     # Telling.
 
     def learn(self, learned: Sequence[Answers]) -> None:
-        """Remember answers, and tidy up if nobody else does."""
+        """Store answers, and compact the store unless another process is doing it."""
         if learned:
             content = content_of(learned)
             if len(content):
@@ -254,7 +254,7 @@ class Store:
         return filed[: 1 + sum(map(share.allow, rows, nbytes))]
 
     def _merge_segments(self) -> None:
-        """What is too old falls out, unless it hides what is older: a row that was there before a miss."""
+        """Drop expired entries, unless they hide an older entry: a miss hides a row that was there before."""
         filed = self._cheapest_to_merge() if len(self._segments) > MOST_SEGMENTS else ()
         if filed:
             content, now = merged([self._segments[each].content for each in filed]), self._clock()
@@ -293,7 +293,7 @@ class Store:
 _JITTER = 0.1
 
 _WESTERNMOST = 12 * 3600.0
-"""So many seconds later than in Greenwich a local time comes everywhere."""
+"""The largest UTC offset on Earth, in seconds: by then a local time has come everywhere."""
 
 
 @dataclass(frozen=True)

@@ -383,7 +383,7 @@ class Generations:
     def probe(
         self, keys: pa.Table, columns: Sequence[str], invalidations: Invalidations | None = None
     ) -> ProbeResult:
-        """What the generation that is ``opened`` has of ``keys``, but for what was invalidated since."""
+        """The rows of ``keys`` in the opened generation, without those invalidated since."""
         assert self._opened is not None
         generation, whole = self._opened
         if isinstance(whole, Ranges) or invalidations is None:
@@ -401,7 +401,7 @@ class Generations:
 
     @contextmanager
     def loading(self, *, wait: bool) -> Iterator[bool]:
-        """A block in which nobody else loads the table; tells whether it is so."""
+        """Hold the load lock; yields whether it was acquired."""
         with locked(self.path / "loading", wait=wait) as is_alone:
             if is_alone:
                 self._sweep_leftovers()
@@ -442,7 +442,7 @@ class Generations:
             shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
 
     def _remove_generation(self, generation: Generation) -> None:
-        """At once, for whoever looks: a generation that is half there would hide rows."""
+        """Remove it by one rename: readers of a half-removed generation would miss rows."""
         gone = self.path / f"{uuid4().hex}{TEMPORARY}"
         with suppress(FileNotFoundError):
             (self.path / generation.name).rename(gone)

@@ -1,4 +1,4 @@
-"""What was invalidated of a table: no store of it gives answers that were asked for before that moment.
+"""Invalidations of a table: its stores give no answers that were requested before that moment.
 
 Each one who invalidates has one file, ``<who>.<number>.taken``, in the folder above the stores: the moment
 before which nothing counts, and hashes of keys, each with its own moment. A larger number came later and says
@@ -36,7 +36,7 @@ _LASTING = "lasting"
 
 @dataclass(frozen=True)
 class _Notes:
-    """What one has invalidated.
+    """The invalidations of one session or source.
 
     Args:
         before: no answer counts that was asked for until then.
@@ -67,7 +67,7 @@ class _Notes:
 
 
 def _decode_notes(data: bytes, now: float) -> _Notes:
-    """What a file says; one that is damaged takes everything back."""
+    """Decode a file; a damaged one invalidates everything."""
     count, rest = divmod(len(data) - _HEAD.size, 16)
     if count < 0 or rest:
         return _Notes(now, 0, np.zeros(0, np.uint64), np.zeros(0))
@@ -80,7 +80,7 @@ def _decode_notes(data: bytes, now: float) -> _Notes:
 # The driver reaches no worker: it knows neither hosts nor folders. So every plan that is made later carries
 # what was invalidated. (docs/decisions/0160)
 class Invalidations:
-    """What is invalidated of one table, for a store of it.
+    """The invalidations of one table, as a store of it needs them.
 
     Args:
         path: the folder above its stores.
@@ -97,15 +97,15 @@ class Invalidations:
         self._columns_hash = _columns_hash(schema)
         self._suffix = _LASTING if lasting else ""
         self.source = self.name_of(f"{_SOURCE}{self._columns_hash:016x}")
-        """Who invalidates what the source says of keys of this kind."""
+        """The name under which changes that the source reports are invalidated, for keys of this kind."""
         self._notes: dict[str, _Notes] = {}
 
     def name_of(self, who: str) -> str:
-        """What ``who`` is called in the files of such a store."""
+        """The name of ``who`` in the files of such a store."""
         return f"{who}{self._suffix}"
 
     def number(self, who: str) -> int:
-        """The largest number that is written down for ``who``; 0 for none."""
+        """The largest number stored for ``who``; 0 for none."""
         numbers = (int(each[2]) for each in self._list_files() if each[1] == who)
         return max(numbers, default=0)
 
@@ -175,7 +175,7 @@ class Invalidations:
 
 
 def _merge_notes(notes: list[_Notes], since: float) -> _Notes:
-    """What all ``notes`` say, the newest last, but for what is older than ``since``."""
+    """Merge ``notes``, of which the newest is last, without entries older than ``since``."""
     before = max(each.before for each in notes)
     kept = [_notes_after(each, max(before, since)) for each in notes if len(each.hashes)]
     last = kept[-1] if kept else replace(notes[-1], columns_hash=0)
@@ -219,7 +219,7 @@ class Unanswered(Exception):
 
 @dataclass(frozen=True)
 class _State:
-    """What the processes of an executor know of the checks of one table by one kind of keys.
+    """The state of the change checks of one table, shared by the processes of an executor.
 
     Args:
         tried: when the last check began, or failed.

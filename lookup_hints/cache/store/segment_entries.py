@@ -25,7 +25,7 @@ Chosen = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Answers:
-    """What a source answered.
+    """Answers of a source.
 
     Args:
         keys: what was asked, and maybe keys of which nothing is known yet.
@@ -44,7 +44,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What a store has of the keys that it was asked.
+    """Cached answers for the requested keys.
 
     Args:
         found: rows, and for each the position of its key; those of one key stand together.
@@ -167,7 +167,7 @@ def _starts_of(counts: Positions) -> Positions:
 
 
 def content_of(learned: Sequence[Answers]) -> Content:
-    """What was ``learned``, one after the other; of a key that is there twice the last answer counts."""
+    """One content of all answers ``learned``; the last answer to a key counts."""
     sizes = [each.keys.num_rows for each in learned]
     before = np.cumsum([0, *sizes[:-1]])
     asked = pa.concat_tables([each.keys for each in learned])

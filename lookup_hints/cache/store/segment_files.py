@@ -147,7 +147,7 @@ class Encoded:
 
 
 def _index_batch(content: Content) -> pa.RecordBatch:
-    """What tells of each entry; where all numbers are one value, that stands in the metadata."""
+    """The index columns of the entries; a column of one repeated value is stored in the metadata."""
     columns, values = {"hashes": pa.array(content.hashes)}, {_KEYED_BY: json.dumps(content.keyed_by)}
     for name, kind in _NUMBERS.items():
         numbers: Numbers = getattr(content, name)
@@ -172,7 +172,7 @@ def _write_stream(sink: pa.NativeFile | BinaryIO, batch: pa.RecordBatch) -> None
 
 
 def _weighted_checksum(body: pa.Buffer) -> int:
-    """Sums of blocks, each with a weight of its own, so that it counts where something stands."""
+    """Sums of blocks with different weights, so that the order of blocks matters."""
     words = np.frombuffer(body, np.uint64)
     full = len(words) // _BLOCK * _BLOCK
     sums = words[:full].reshape(-1, _BLOCK).sum(axis=1, dtype=np.uint64)
@@ -259,7 +259,7 @@ _SEGMENT = re.compile(r"(\d+)\.(\d+)\.(\w+)\.segment")
 
 @dataclass(frozen=True)
 class StoreLimits:
-    """What a store may hold; None is no limit.
+    """The limits of a store; None is no limit.
 
     Args:
         max_bytes: of all its files.
@@ -371,12 +371,12 @@ class Folder:
 
     @contextmanager
     def tidying(self) -> Iterator[bool]:
-        """A block in which nobody else tidies up; tells whether it is so."""
+        """Hold the compaction lock; yields whether it was acquired."""
         with locked(self.path / "compact.lock", wait=False) as is_alone:
             yield is_alone
 
     def sweep(self) -> None:
-        """Remove what killed writers have left: files that nobody has open, and notes without a segment."""
+        """Remove files of killed writers that no process has open, and use counts without a segment."""
         with locked(self.path / "write.lock"):
             names = set(self.names())
             for name in names:
@@ -388,7 +388,7 @@ class Folder:
     def _temporary_file(self, write: Callable[[int], None]) -> Iterator[Path]:
         """A temporary file that ``write`` fills: locked while its writer lives, and removed at the end."""
         path = self.path / f"{uuid4().hex}{TEMPORARY}"
-        with locked(self.path / "write.lock"):  # else one who sweeps up could take it for abandoned
+        with locked(self.path / "write.lock"):  # otherwise a sweep could take it for abandoned
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             fcntl.flock(file, fcntl.LOCK_EX)
         try:
@@ -410,7 +410,7 @@ def _writer_of_bytes(data: bytes) -> Callable[[int], None]:
 
 
 def make_private(path: Path) -> None:
-    """Make a folder that nobody else can read, and those above it."""
+    """Make a folder that other users cannot read, and its parents."""
     for each in (*reversed(path.parents), path):
         if not each.is_dir():
             each.mkdir(mode=0o700, exist_ok=True)
@@ -420,7 +420,7 @@ def make_private(path: Path) -> None:
 
 
 def is_abandoned(path: Path) -> bool:
-    """Whether the writer of a file, who has it locked, is gone."""
+    """Whether the writer of a file, which holds a lock on it, is gone."""
     with suppress(OSError):
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -433,7 +433,7 @@ def is_abandoned(path: Path) -> bool:
 
 @contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """A block in which nobody else has the lock ``path``; tells whether it is so."""
+    """Hold the lock ``path``; yields whether it was acquired."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
