@@ -6,8 +6,10 @@ PySpark is imported when it is used: some workers are spared it, and tests do wi
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
+from selectors import EVENT_READ, DefaultSelector
 from typing import IO, Any
 
 _log = logging.getLogger("lookup_hints")
@@ -46,6 +48,78 @@ def all_settings(conf: Any) -> dict[str, str] | None:
 def has_jvm() -> bool:
     """Whether this process has a JVM of Spark's."""
     return import_module("pyspark").SparkContext._gateway is not None
+
+
+def is_own_handler(handler: object) -> bool:
+    """Whether it is PySpark's handler of SIGINT, which a SparkContext sets."""
+    return getattr(handler, "__qualname__", "") == "SparkContext._do_init.<locals>.signal_handler"
+
+
+_AGAIN_SECONDS = 0.1
+
+
+def cancel_call(patience: float) -> None:
+    """End the call to the JVM in which an interrupt has met this thread, and the jobs that Spark runs.
+
+    Jobs of streaming queries go on.
+
+    Args:
+        patience: seconds for which the JVM is waited for.
+    """
+    over = threading.Event()
+    # On a thread of its own, which has a connection of its own: that of this one waits for an answer.
+    cancelling = threading.Thread(target=_cancel_jobs, args=(over,), name="lookup-cancel", daemon=True)
+    cancelling.start()
+    connection, is_busy = _connection_of_thread()
+    if is_busy:
+        with DefaultSelector() as selector:
+            selector.register(connection.socket, EVENT_READ)
+            selector.select(patience)
+    over.set()
+    cancelling.join(patience)
+    give_up_call()
+
+
+def _cancel_jobs(over: threading.Event) -> None:
+    """Until ``over``, and once at least: a statement has many jobs, and may not have begun the first."""
+    context = import_module("pyspark").SparkContext._active_spark_context
+    if context is None:
+        return
+    tracker = context.statusTracker()
+    session = import_module("pyspark.sql").SparkSession._instantiatedSession
+    while True:
+        streams = [] if session is None else session.streams.active
+        of_streams = {job for each in streams for job in tracker.getJobIdsForGroup(str(each.runId))}
+        for job in set(tracker.getActiveJobsIds()) - of_streams:
+            context._jsc.sc().cancelJob(job)
+        if over.wait(_AGAIN_SECONDS):
+            return
+
+
+def give_up_call() -> None:
+    """Let the call of this thread to the JVM, which an exception is about to end, be answered to nobody.
+
+    py4j would go on to read its answer as that of the next call; or, after a KeyboardInterrupt, close the
+    connections of other threads as well, and log two stacks.
+    """
+    logging.getLogger().addFilter(_is_no_interrupt)
+    connection, _ = _connection_of_thread()
+    if connection is not None:
+        connection.close()
+
+
+def _connection_of_thread() -> tuple[Any, bool]:
+    """The connection of this thread to the JVM, and whether a call waits for its answer on it."""
+    client: Any = getattr(import_module("pyspark").SparkContext._gateway, "_gateway_client", None)
+    # Without PYSPARK_PIN_THREAD threads share connections, and py4j does well.
+    connection = client.get_thread_connection() if hasattr(client, "get_thread_connection") else None
+    if connection is None or connection.socket is None:
+        return None, False
+    return connection, connection not in client.deque
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    return record.msg != "KeyboardInterrupt while sending command."
 
 
 def launched_jvm(conf: Mapping[str, str], errors: IO[bytes] | None) -> Any:

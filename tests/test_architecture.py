@@ -344,14 +344,14 @@ def test_unit_tests_take_nothing_from_the_servers() -> None:
     assert not taken, "they are of tests/servers"
 
 
-def test_nothing_but_the_settings_reaches_into_the_jvm() -> None:
+def test_nothing_but_settings_and_interrupts_reaches_into_the_jvm() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}: {found.group()}"
         for path in [*modules(LIBRARY), *modules(CONNECTORS)]
         for found in re.finditer(r"(?<!self)\._j[a-z]\w*", path.read_text(encoding="utf-8"))
     ]
     # Planning one lookup would wait longer for settings, key by key, than for Spark's analysis.
-    assert wrong == ["lookup_hints/pyspark_internals.py: ._jconf"]
+    assert wrong == [f"lookup_hints/pyspark_internals.py: {each}" for each in ("._jconf", "._jsc")]
 
 
 def test_a_name_that_the_oldest_sqlglot_lacks_stands_in_types_alone() -> None:

@@ -11,7 +11,6 @@ import importlib
 import io
 import logging
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from lookup_hints.cli.archive import Module, build_modules
 from lookup_hints.cli.arguments import FAILED, STDIN, WELL, WrongUse
 from lookup_hints.cli.check import CheckOptions, dry_run_results, unknown_connectors
+from lookup_hints.cli.interrupts import Interrupted
 from lookup_hints.cli.result_formats import TABLE, written
 from lookup_hints.driver.functions import is_connect
 from lookup_hints.driver.run_statement import run_to_its_end
@@ -377,38 +377,6 @@ def serving_metrics(session: LookupSession, options: argparse.Namespace) -> Iter
 Tell = Callable[[str], None]
 
 
-class Interrupted(BaseException):
-    """SIGINT or SIGTERM came; not an error, so nothing that handles errors swallows it."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
-@contextmanager
-def signals_raise() -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM raise ``Interrupted`` here; a second one acts as ever.
-
-    Spark's own handler of SIGINT cancels all jobs, which a restart strategy would take for a failure.
-    """
-    before: dict[int, Any] = {}
-
-    def restore() -> None:
-        while before:
-            signal.signal(*before.popitem())
-
-    def interrupt(number: int, _: object) -> None:
-        restore()
-        raise Interrupted(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        before[number] = signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        restore()
-
-
 LOOK_SECONDS = 1.0
 """How often the streaming queries are asked for new micro-batches."""
 
@@ -425,16 +393,15 @@ def run_with_streams(
     raised: Exception | None = None
     with _told_here():
         try:
-            with signals_raise():
-                code = run()
-                if code == 0 and streams.running:
-                    number = len(streams.running)
-                    count = "1 streaming query runs" if number == 1 else f"{number} streaming queries run"
-                    tell(f"\n{count}; Ctrl-C stops {'it' if number == 1 else 'them'}")
-                    _await_all(streams, None if quiet else _Batches(streams, tell))
+            code = run()
+            if code == 0 and streams.running:
+                number = len(streams.running)
+                count = "1 streaming query runs" if number == 1 else f"{number} streaming queries run"
+                tell(f"\n{count}; Ctrl-C stops {'it' if number == 1 else 'them'}")
+                _await_all(streams, None if quiet else _Batches(streams, tell))
         except Interrupted as interrupted:
-            tell_error(f"\nstopped by {signal.Signals(interrupted.number).name}")
-            code = 128 + interrupted.number
+            tell_error(f"\n{interrupted}")
+            code = interrupted.exit_code
         except Exception as error:
             raised, code = error, 1
     failures = [_failure(each.supervised) for each in streams.started[known:] if each.supervised.error]

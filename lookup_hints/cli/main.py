@@ -10,16 +10,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lookup_hints.cli.arguments import FAILED, STDIN, WELL, WRONG_USE, WrongUse, parser
+from lookup_hints.cli.interrupts import Interrupted, signals_raise
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.runs.start import SparkStart
 
 _ON_SPARK = ("run", "shell", "explain", "doctor")
+_AFTER_SIGNAL = 128
+"""Exit codes above it say that a signal has ended the command."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     options = parser().parse_args(arguments)
-    options.spark = _spark_of(options) if options.command in _ON_SPARK else None
+    options.spark = None
     code = _exit_code(options)
     if options.spark is not None:
         _close_log(options.spark, code)
@@ -44,15 +47,21 @@ def _spark_of(options: Namespace) -> SparkStart | None:
 
 
 def _exit_code(options: Namespace) -> int:
-    from lookup_hints.cli.commands import COMMANDS
-
     try:
-        code = COMMANDS[options.command](options)
-        sys.stdout.flush()
-        return code
+        with signals_raise():
+            if options.command in _ON_SPARK:
+                options.spark = _spark_of(options)
+            from lookup_hints.cli.commands import COMMANDS
+
+            code = COMMANDS[options.command](options)
+            sys.stdout.flush()
+            return code
+    except Interrupted as interrupted:
+        print(f"\n{interrupted}", file=sys.stderr)
+        return interrupted.exit_code
     except BrokenPipeError:  # of `lookup-hints ... | head`, which has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+        return _AFTER_SIGNAL + signal.SIGPIPE
     except LookupHintsError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILED
@@ -62,10 +71,10 @@ def _exit_code(options: Namespace) -> int:
 
 
 def _close_log(spark: SparkStart, code: int) -> None:
-    """Remove the file that Spark logs to where nobody will look for it: all went well, or nothing ran."""
+    """Remove the file that Spark logs to where nobody will look for it: all went well, or nothing failed."""
     if spark.log is None:
         return
-    if code == WELL or not spark.is_there:
+    if code == WELL or code > _AFTER_SIGNAL or not spark.is_there:
         spark.log.unlink(missing_ok=True)
     else:
         print(f"Spark's log: {spark.log}", file=sys.stderr)

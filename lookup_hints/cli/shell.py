@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from lookup_hints.cli import job
 from lookup_hints.cli.arguments import WELL
+from lookup_hints.cli.interrupts import Interrupted
 from lookup_hints.cli.job import stream_summary
 from lookup_hints.driver.functions import is_connect
 from lookup_hints.errors import LookupHintsError, QueryError
@@ -77,6 +78,8 @@ class Shell:
     def _goes_on(self, ask: Callable[[], str]) -> bool:
         try:
             text = ask()
+        except Interrupted:  # by SIGTERM
+            raise
         except KeyboardInterrupt:
             return True
         except EOFError:
@@ -107,6 +110,8 @@ class Shell:
 
         try:
             run_cancellable(self._session.spark, run)
+        except Interrupted:
+            raise
         except KeyboardInterrupt:
             print("cancelled", file=sys.stderr, flush=True)
             return False

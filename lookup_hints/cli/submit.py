@@ -30,6 +30,7 @@ from lookup_hints.cli.arguments import (
     add_script_options,
     add_showing_options,
 )
+from lookup_hints.cli.interrupts import signals_raise
 from lookup_hints.driver.functions import is_connect
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.runs.start import NO_BAR_OF_SPARK, await_server
@@ -323,7 +324,7 @@ def _on_spark(options: argparse.Namespace, script: job.Script) -> int:
         spark.addArtifacts(str(_HOME), pyfile=True)
     try:
         session = LookupSession(spark)
-        with job.serving_metrics(session, options):
+        with signals_raise(), job.serving_metrics(session, options):
             return job.run(session, script, job.Showing.of(options, bar=options.progress))
     finally:
         spark.stop()

@@ -15,6 +15,7 @@ from lookup_hints.dataframe.join import no_table
 from lookup_hints.driver.attempts import PlannerFailures
 from lookup_hints.driver.execute_immediate import Immediate
 from lookup_hints.driver.functions import Functions, MadeOnce, is_connect, policy_of, run_the_drivers_python
+from lookup_hints.driver.interrupts import catch_interrupts
 from lookup_hints.driver.invalidation import InvalidationLog
 from lookup_hints.driver.table_sizes import LeftCosts, TableSizes
 from lookup_hints.driver.views import LookupViews, view_definition
@@ -65,6 +66,7 @@ def state_of(spark: SparkSession) -> SessionState:
 
 def _new_state(spark: SparkSession) -> SessionState:
     run_the_drivers_python(spark)
+    catch_interrupts()
     # Read once, before any statement: what a session sets later does not count.
     policy = policy_of(spark)
     functions = Functions(spark)

@@ -20,6 +20,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import DisplayHandle, display
 
+from lookup_hints.driver.interrupts import catch_interrupts
 from lookup_hints.driver.run_statement import run_to_its_end
 from lookup_hints.errors import LookupHintsError, Problem, QueryError, did_you_mean
 from lookup_hints.metrics.readable_summary import facts_of, what_mattered
@@ -48,8 +49,10 @@ _VALUES = (
 
 
 def load(shell: InteractiveShell) -> None:
-    """Add the magics to a shell."""
+    """Add the magics to a shell, in whose cells an interrupt ends what Spark computes."""
     shell.register_magics(LookupMagics)
+    # A kernel sets a handler of its own before each cell.
+    shell.events.register("pre_run_cell", lambda _: catch_interrupts())
 
 
 # IPython shows `_render_traceback_` in place of a stack, and the cell counts as failed: "run all" stops
@@ -107,6 +110,8 @@ class LookupMagics(Magics):
                 action()
         except CellFailed:
             raise
+        except KeyboardInterrupt:
+            raise CellFailed("cancelled") from None
         except Exception as error:
             raise CellFailed(brief(error, text)) from error
 

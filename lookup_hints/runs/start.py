@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -80,7 +81,10 @@ class SparkStart:
             gateway = self._jvm.result()
             loading = threading.Thread(target=load_sql, args=(gateway,), name="spark-load-sql", daemon=True)
             loading.start()
+            handler = signal.getsignal(signal.SIGINT)
             SparkContext(conf=SparkConf().setAll(list(self._conf.items())), gateway=gateway)
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, handler)  # a context sets one of its own, which fails
             loading.join()
         builder = SparkSession.builder
         for key, value in self._conf.items():
