@@ -28,8 +28,8 @@ from lookup_hints.cli.arguments import FAILED, STDIN, WELL, WrongUse
 from lookup_hints.cli.check import CheckOptions, dry_run_results, unknown_connectors
 from lookup_hints.cli.interrupts import Interrupted
 from lookup_hints.cli.result_formats import TABLE, written
-from lookup_hints.driver.functions import is_connect
 from lookup_hints.driver.run_statement import run_to_its_end
+from lookup_hints.driver.spark_versions import is_connect
 from lookup_hints.errors import LookupHintsError, OptionError, cause_of
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.prometheus import check_package

@@ -16,7 +16,7 @@ from lookup_hints.cli import job
 from lookup_hints.cli.arguments import WELL
 from lookup_hints.cli.interrupts import Interrupted
 from lookup_hints.cli.job import stream_summary
-from lookup_hints.driver.functions import is_connect
+from lookup_hints.driver.spark_versions import is_connect
 from lookup_hints.errors import LookupHintsError, QueryError
 from lookup_hints.runs.statement_run import failure, reported_once
 from lookup_hints.sql.sql_text import SqlText

@@ -31,7 +31,7 @@ from lookup_hints.cli.arguments import (
     add_showing_options,
 )
 from lookup_hints.cli.interrupts import signals_raise
-from lookup_hints.driver.functions import is_connect
+from lookup_hints.driver.spark_versions import is_connect
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.runs.start import NO_BAR_OF_SPARK, await_server
 

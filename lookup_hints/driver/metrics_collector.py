@@ -17,6 +17,7 @@ from secrets import compare_digest, token_hex
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from lookup_hints import pyspark_internals
+from lookup_hints.driver.spark_versions import is_connect
 from lookup_hints.metrics.lookup_metrics import LookupMetrics, Plain, TaskRecord, TaskRun
 from lookup_hints.process.running_task import PROPERTY, Send
 
@@ -279,6 +280,11 @@ class _Appended:
     @staticmethod
     def addInPlace(value1: Update, value2: Update) -> Update:  # noqa: N802 (Spark's name)
         return [*value1, *value2]
+
+
+def brings_counts(spark: SparkSession) -> bool:
+    """Whether counts of the workers come back from ``spark``."""
+    return not is_connect(spark) or can_receive(spark)
 
 
 def can_receive(spark: SparkSession) -> bool:

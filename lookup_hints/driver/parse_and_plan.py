@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from lookup_hints.driver.attempts import PlannerFailures, first_that_works
 from lookup_hints.driver.execute_immediate import Immediate, read_immediate
-from lookup_hints.driver.functions import spark_version, transport_for, wrapping_for
+from lookup_hints.driver.spark_functions import transport_for, wrapping_for
+from lookup_hints.driver.spark_versions import spark_version
 from lookup_hints.driver.statement_scope import Args, StatementScope
 from lookup_hints.driver.views import analysed_plan
 from lookup_hints.errors import HintError, Problem

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from lookup_hints.driver.attempts import NotTaken
 from lookup_hints.driver.execute_immediate import Immediate
-from lookup_hints.driver.functions import spark_version
 from lookup_hints.driver.parse_and_plan import Prepared, columns_of, transport_of
+from lookup_hints.driver.spark_versions import spark_version
 from lookup_hints.driver.statement_scope import Args, StatementScope
 from lookup_hints.errors import InternalError, Problem, UnsupportedLookup
 from lookup_hints.plan.joins import LookupPlan

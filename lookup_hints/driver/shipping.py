@@ -7,15 +7,20 @@ real one, which it carries as bytes.
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import pyarrow as pa
 
+from lookup_hints.driver.spark_versions import is_connect
 from lookup_hints.pyspark_internals import cloudpickled
 from lookup_hints.version import __version__
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Batches = Callable[[Iterator[Any]], Iterator[Any]]
 """A function over the batches of one task."""
@@ -141,3 +146,16 @@ def shipped(function: Batches, packages: tuple[str, ...] = ("pyarrow",), install
 def strip_annotations(function: Batches) -> None:
     """Take the annotations off, once Spark has read them."""
     function.__annotations__ = {}
+
+
+def run_the_drivers_python(spark: SparkSession) -> None:
+    """Let the workers of a local Spark run the driver's Python, if PYSPARK_PYTHON names none.
+
+    PySpark takes ``python3`` from the path: another one, where the driver's environment is not activated.
+    It reads the name from the context for each function that it makes, so this works at any time.
+    """
+    if is_connect(spark) or os.environ.get("PYSPARK_PYTHON"):
+        return
+    context = spark.sparkContext
+    if (context.master or "").startswith("local") and sys.executable:
+        context.pythonExec = sys.executable

@@ -12,11 +12,15 @@ import pyarrow as pa
 
 from lookup_hints.dataframe.frames_in_text import run_over
 from lookup_hints.dataframe.join import no_table
+from lookup_hints.driver.application_policy import policy_of
 from lookup_hints.driver.attempts import PlannerFailures
 from lookup_hints.driver.execute_immediate import Immediate
-from lookup_hints.driver.functions import Functions, MadeOnce, is_connect, policy_of, run_the_drivers_python
+from lookup_hints.driver.functions import Functions
 from lookup_hints.driver.interrupts import catch_interrupts
 from lookup_hints.driver.invalidation import InvalidationLog
+from lookup_hints.driver.made_once import MadeOnce
+from lookup_hints.driver.shipping import run_the_drivers_python
+from lookup_hints.driver.spark_versions import is_connect
 from lookup_hints.driver.table_sizes import LeftCosts, TableSizes
 from lookup_hints.driver.views import LookupViews, view_definition
 from lookup_hints.errors import QueryError

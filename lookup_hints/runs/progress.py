@@ -12,7 +12,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from lookup_hints.driver.functions import is_connect
+from lookup_hints.driver.spark_versions import is_connect
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.readable_summary import Moment, live_text
 

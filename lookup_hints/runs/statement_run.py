@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lookup_hints.driver.functions import brings_counts
+from lookup_hints.driver.metrics_collector import brings_counts
 from lookup_hints.driver.run_statement import MetricsByName, analyzed, measured
 from lookup_hints.errors import LookupHintsError, QueryError, Span, cause_of
 from lookup_hints.lookup_spec import LookupName

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints import LookupSession, disable
-from lookup_hints.driver.functions import spark_version
+from lookup_hints.driver.spark_versions import spark_version
 from lookup_hints.errors import UnsupportedLookup
 from lookup_hints.plan.decide import access
 from tests.queries.worlds import QUICK, Data, World, Worlds

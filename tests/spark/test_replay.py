@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lookup_hints import LookupSession, disable
-from lookup_hints.driver.functions import spark_version
+from lookup_hints.driver.spark_versions import spark_version
 from tests.queries.worlds import QUICK
 from tests.spark.counting import Calls
 

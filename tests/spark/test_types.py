@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
-from lookup_hints.driver.functions import spark_type
+from lookup_hints.driver.spark_functions import spark_type
 from lookup_hints.spi.arrow_types import sql_type
 from tests.unit.tables.test_types import SPARK_TYPES
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lookup_hints.driver.functions import spark_version
+from lookup_hints.driver.spark_versions import spark_version
 from lookup_hints.errors import HintError, QueryError, UnsupportedLookup
 from tests.queries.worlds import QUICK, Data, World, Worlds, last_frame
 from tests.spark.answers import Answer

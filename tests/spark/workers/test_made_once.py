@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.driver import functions, statement_scope
-from lookup_hints.driver.functions import MadeOnce
 from lookup_hints.driver.invalidation import InvalidationLog
+from lookup_hints.driver.made_once import MadeOnce
 from lookup_hints.errors import DdlError
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.sql_text import SqlText

@@ -9,7 +9,7 @@ from threading import Event
 import pyarrow as pa
 import pytest
 
-from lookup_hints.driver.functions import parts_of
+from lookup_hints.driver.scan_views import parts_of
 from lookup_hints.errors import InternalError
 from lookup_hints.process.open_connectors import scanned
 from lookup_hints.spi import Connector, Scan
