@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lookup_hints.dataframe.frames_in_text import is_frame
 from lookup_hints.dataframe.function_connector import FunctionConnector
-from lookup_hints.dataframe.join import JoinRequest, checked_retry, kind_of, output_mode, read_options
+from lookup_hints.dataframe.join import JoinRequest, checked_retry, kind_of, read_options
 from lookup_hints.errors import Problem, QueryError
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.session import LookupSession
@@ -85,18 +85,8 @@ def async_wait(
     """
     if not is_frame(df):
         raise QueryError(Problem(f"{NAME} takes a DataFrame, not {type(df).__name__}."))
+    options = read_options(NAME, locals())  # by their names among the arguments
     name = _checked_function(func, inputs)
-    options = {
-        "output-mode": output_mode(ordered),
-        "capacity": capacity,
-        "timeout": timeout,
-        "on-error": on_error,
-        "dead-letter.path": dead_letter_path,
-        "max-errors": max_errors,
-        "max-error-ratio": max_error_ratio,
-        "max-requests": max_requests,
-        "shuffle": shuffle,
-    }
     outputs = _output_schema(returns, df)
     keys = _input_columns(df, inputs, outputs)
     connector = FunctionConnector(
@@ -112,7 +102,7 @@ def async_wait(
         condition=None,
         columns=tuple((column, column) for column in outputs.names),
         alias=name,
-        options=read_options(NAME, options),
+        options=options,
         retry=checked_retry(NAME, retry),
     )
     return LookupSession(df.sparkSession).join_frame(df, connector, request)

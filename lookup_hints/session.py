@@ -168,23 +168,8 @@ class LookupSession:
             ...                     condition="customers.country <> 'DE'", columns=["name", "zip"],
             ...                     retry=FixedDelay(3, 10.0).if_miss(), timeout=60.0)
         """
+        options = frame_join.read_options("lookup_join", locals())  # by their names among the arguments
         connector = self._connector_named(table)
-        options = {
-            "async": asynchronous,
-            "output-mode": frame_join.output_mode(ordered),
-            "capacity": capacity,
-            "timeout": timeout,
-            "batch-size": batch_size,
-            "on-error": on_error,
-            "dead-letter.path": dead_letter_path,
-            "max-errors": max_errors,
-            "max-error-ratio": max_error_ratio,
-            "max-requests": max_requests,
-            "on-open": on_open,
-            "access": access,
-            "cache": cache,
-            "shuffle": shuffle,
-        }
         request = frame_join.JoinRequest(
             pairs=frame_join.pairs_of(on),
             is_using=frame_join.is_using(on),
@@ -192,7 +177,7 @@ class LookupSession:
             condition=condition,
             columns=None if columns is None else frame_join.renamed(columns),
             alias=alias or connector.table.name,
-            options=frame_join.read_options("lookup_join", options),
+            options=options,
             retry=frame_join.checked_retry("lookup_join", retry),
             as_of=as_of,
         )

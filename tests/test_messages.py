@@ -56,7 +56,7 @@ def test_a_bad_value_is_reported_once_with_what_is_allowed(hint: str, told: str)
 
 def test_a_negative_timeout_of_python_is_too_short() -> None:
     with pytest.raises(OptionError) as raised:
-        read_options("lookup_join", {"timeout": -1, "on-error": "ignore"})
+        read_options("lookup_join", {"timeout": -1, "on_error": "ignore", "table": "c"})
     assert str(raised.value) == (
         "lookup_join: 'timeout' cannot be '-1000 ms': it must be at least 1 ms.\n"
         "lookup_join: 'on_error' cannot be 'ignore': it must be one of fail, null, skip, dead-letter."

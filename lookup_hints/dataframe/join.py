@@ -313,16 +313,12 @@ def kind_of(how: str, table: str) -> str:
     raise QueryError(Problem(f"No join is called {how!r}.", tip=nearest(normal, tuple(_SYNONYMS))))
 
 
-def output_mode(ordered: bool | None) -> str | None:
-    """The option that ``ordered`` stands for."""
-    return None if ordered is None else "ordered" if ordered else "allow_unordered"
-
-
-_AS_ARGUMENT = str.maketrans("-.", "__")
-
-
 def read_options(caller: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Typed values of the options that are given, checked as those of a hint are.
+
+    Args:
+        caller: the function, for errors.
+        given: its arguments by name, others than options among them; None where an option is not given.
 
     Raises:
         OptionError: all bad values at once.
@@ -330,24 +326,26 @@ def read_options(caller: str, given: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     for option in LOOKUP_OPTIONS:
-        value = given.get(option.key)
-        if value is None:
+        value = given.get(option.field)
+        # `table` is an argument, too, and not the option of a hint that names the alias.
+        if value is None or option.required:
             continue
-        text = _option_as_text(option.key, value)
+        text = _option_as_text(option.field, value)
         try:
             values[option.key] = option.type.parse(text)
         except ValueError as error:
-            name = option.key.translate(_AS_ARGUMENT).replace("async", "asynchronous")
-            problems.append(bad_value(option, name, text, error, owner=f"{caller}: "))
+            problems.append(bad_value(option, option.field, text, error, owner=f"{caller}: "))
     if problems:
         raise OptionError(problems)
     return values
 
 
-def _option_as_text(key: str, value: Any) -> str:
+def _option_as_text(field: str, value: Any) -> str:
+    if field == "ordered":
+        return "ordered" if value else "allow_unordered"
     if isinstance(value, bool):
         return str(value).lower()
-    if key == "timeout" and isinstance(value, int | float):
+    if field == "timeout" and isinstance(value, int | float):
         return f"{round(value * 1000)} ms"
     return str(value)
 

@@ -47,6 +47,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         "true: use the async runner; false: the sync one. Default: async, where the connector supports it.",
         places=_QUERY,
         table_key="lookup.async",
+        python_name="asynchronous",
     ),
     Option(
         "access",
@@ -107,6 +108,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         default="ordered",
         places=_EVERYWHERE,
         session_key="table.exec.async-lookup.output-mode",
+        python_name="ordered",
     ),
     Option(
         "capacity",

@@ -272,6 +272,7 @@ class Option:
         session_key: its name in ``SET`` (also accepted with the prefix ``spark.``).
         insert_key: its name in the ``WITH`` of a streaming INSERT.
         session_aliases: other names that it has in ``SET``.
+        python_name: what it is called as an argument and a field, where that differs.
         required: whether it must be given.
         secret: whether its value is never shown.
         family: what follows the dot where one option stands for many (``header.<name>``); its value is
@@ -287,9 +288,15 @@ class Option:
     session_key: str = ""
     insert_key: str = ""
     session_aliases: tuple[str, ...] = ()
+    python_name: str = ""
     required: bool = False
     secret: bool = False
     family: str = ""
+
+    @property
+    def field(self) -> str:
+        """Its name as an argument of functions and as a field."""
+        return self.python_name or self.key.replace("-", "_").replace(".", "_")
 
     @property
     def shown_key(self) -> str:
