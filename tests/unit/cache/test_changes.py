@@ -167,7 +167,7 @@ def test_only_what_has_changed_is_asked_again() -> None:
     assert (counts.cache_hits, counts.cache_misses, counts.cache_checks) == (2, 2, 1)
 
 
-def test_within_the_interval_nobody_asks() -> None:
+def test_no_check_is_made_within_the_interval() -> None:
     table = Table()
     table.write(1)
     how = cache(NEVER)

@@ -220,7 +220,7 @@ def test_a_clock_that_jumps_back_asks_anew(tmp_path: Path, clock: Clock) -> None
     assert table.asked == [None, None]
 
 
-def test_nobody_else_can_read_what_is_known(tmp_path: Path, clock: Clock) -> None:
+def test_other_users_cannot_read_the_state_of_checks(tmp_path: Path, clock: Clock) -> None:
     checks(tmp_path, clock).failure(Table({1: 1}).ask)
     found = list((tmp_path / "lookup_hints").rglob("*"))
     assert any(each.is_file() for each in found)

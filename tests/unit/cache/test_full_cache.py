@@ -123,7 +123,7 @@ def test_a_retry_of_misses_asks_the_source() -> None:
     assert (connector.reads, connector.asked) == (1, [2])
 
 
-def test_of_two_that_come_at_once_one_loads_and_the_other_waits(executor: Path) -> None:
+def test_one_of_two_simultaneous_users_loads_and_the_other_waits(executor: Path) -> None:
     connector = Readable([(each, f"n{each}") for each in range(100)])
     spec, folder = spec_of(connector), executor / "whole"
     ids = pa.table({"id": [1, 1000]})

@@ -184,7 +184,7 @@ def test_a_note_is_for_all_until_a_load_succeeds(tmp_path: Path) -> None:
     assert other.noted() is None
 
 
-def test_nobody_else_can_read_it(tmp_path: Path) -> None:
+def test_other_users_cannot_read_the_files(tmp_path: Path) -> None:
     one = generations(tmp_path)
     loaded(one, [(1, "a")])
     with one.loading(wait=True):

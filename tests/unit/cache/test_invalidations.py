@@ -30,7 +30,7 @@ def invalidate(
     taken.invalidate(who, number, None if whole else keys(ids), clock.now, LONGEST)
 
 
-def test_nothing_counts_that_was_asked_for_before(tmp_path: Path, clock: Clock) -> None:
+def test_answers_from_before_an_invalidation_are_not_used(tmp_path: Path, clock: Clock) -> None:
     one = store(tmp_path, clock)
     one.learn([learned({1: ["a"], 2: []})])
     invalidate(tmp_path, clock, 1, whole=True)
@@ -63,7 +63,7 @@ def test_what_was_written_down_is_not_written_again(tmp_path: Path, clock: Clock
     assert asked(one, [1]) == {}
 
 
-def test_there_is_one_file_for_each_who_takes_back(tmp_path: Path, clock: Clock) -> None:
+def test_each_invalidating_session_has_one_file(tmp_path: Path, clock: Clock) -> None:
     for number in range(1, 20):
         invalidate(tmp_path, clock, number, number)
         clock.now += 100
@@ -110,7 +110,7 @@ def test_a_damaged_note_takes_everything_back(tmp_path: Path, clock: Clock, harm
     assert asked(one, [1]) == {1: ["b"]}
 
 
-def test_nobody_else_can_read_the_notes(tmp_path: Path, clock: Clock) -> None:
+def test_other_users_cannot_read_the_invalidations(tmp_path: Path, clock: Clock) -> None:
     invalidate(tmp_path, clock, 1, 1)
     found = list((tmp_path / "lookup_hints").rglob("*"))
     assert any(each.is_file() for each in found)
@@ -127,7 +127,7 @@ STEPS = st.one_of(
 
 @pytest.mark.work(4)
 @given(steps=st.lists(STEPS, max_size=30))
-def test_it_says_what_a_dictionary_says(steps: list[tuple[str, int, int]]) -> None:
+def test_ranges_find_the_same_rows_as_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
     with TemporaryDirectory() as name:
         folder, clock = Path(name), Clock()
         one, truth = store(folder, clock), dict[int, tuple[str, float]]()

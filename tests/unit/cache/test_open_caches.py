@@ -183,7 +183,7 @@ def test_failures_are_not_remembered(on_error: str) -> None:
     assert run(connector, 1)[0] == [["n1"]]
 
 
-def test_misses_are_not_remembered_where_nobody_wants_that() -> None:
+def test_misses_are_not_cached_unless_enabled() -> None:
     connector = Asked()
     never = replace(CACHE, missing_ttl=None)
     run(connector, 1, 5, cache=never)
@@ -358,7 +358,7 @@ def test_what_cannot_be_asked_anew_is_used_until_it_is_too_old_for_that() -> Non
 # --- where it rests
 
 
-def test_nobody_else_can_read_it(executor: Path) -> None:
+def test_other_users_cannot_read_the_files(executor: Path) -> None:
     run(Asked(password="hunter2"), 1)
     found = list(executor.rglob("*"))
     assert any(each.is_file() for each in found)

@@ -367,7 +367,7 @@ def test_keys_of_equal_hashes_never_find_each_others_rows(
     assert known.items() <= answers.items()
 
 
-def test_kinds_without_a_hash_are_told() -> None:
+def test_types_without_a_hash_are_known() -> None:
     assert not hashing.can_hash(pa.schema([("id", pa.list_(pa.int64()))]))
 
 

@@ -65,7 +65,7 @@ def test_it_asks_until_that_has_cost_as_much_as_reading() -> None:
     assert (counts.cache_loads, counts.switched_after, counts.requests) == (0, 0, 0)
 
 
-def test_who_only_asks_counts_nothing_of_a_cache() -> None:
+def test_lookups_without_a_cache_count_nothing_of_one() -> None:
     _, counts = names(Readable(NAMES), 1, 2)
     assert counts.cache_hits + counts.cache_missing + counts.cache_misses == 0
     assert counts.requests == 1
@@ -97,7 +97,7 @@ def test_others_go_on_asking_while_one_reads() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_stream_and_what_is_no_statement_of_sparks_ask_on(
+def test_streams_and_runs_without_a_statement_never_switch_to_reading(
     stream: bool, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if stream:
@@ -109,7 +109,7 @@ def test_a_stream_and_what_is_no_statement_of_sparks_ask_on(
     assert connector.reads == 0
 
 
-def test_a_table_that_cannot_be_read_is_asked_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_lookups_go_on_by_key_if_the_table_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
     connector = Readable(NAMES)
     connector.down = OSError("no rights to read it")
     for _ in range(3):
@@ -120,7 +120,7 @@ def test_a_table_that_cannot_be_read_is_asked_on(caplog: pytest.LogCaptureFixtur
     assert "no rights" in said
 
 
-def test_a_table_that_is_too_large_is_asked_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_lookups_go_on_by_key_if_the_table_is_too_large(caplog: pytest.LogCaptureFixture) -> None:
     connector = Readable(NAMES)
     small = Switch(10, max_bytes=100)
     for _ in range(2):

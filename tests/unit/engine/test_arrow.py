@@ -64,7 +64,7 @@ def test_rows_that_are_all_null_give_no_key() -> None:
     assert keys.codes.to_pylist() == [None, None, None]
 
 
-def test_keys_of_three_columns_are_told_apart_by_each() -> None:
+def test_keys_of_three_columns_differ_by_any_column() -> None:
     values = [(1, "x", True), (1, "x", False), (1, "y", True), (2, "x", True), (1, "x", True)]
     a, b, c = (list(column) for column in zip(*values, strict=True))
     keys = distinct_keys(pa.table({"a": a, "b": b, "c": c}))
@@ -102,7 +102,7 @@ def test_every_key_type_keeps_its_type_and_value(kind: pa.DataType, value: Any) 
     assert keys.table.column("k").to_pylist() == [value]
 
 
-def test_absent_lists_what_no_position_names() -> None:
+def test_absent_lists_numbers_without_a_position() -> None:
     assert absent(pa.array([3, 0, 3], pa.int32()), 5).to_pylist() == [1, 2, 4]
     assert absent(pa.array([1, 0], pa.int32()), 2).to_pylist() == []
     assert count_up_to(0).to_pylist() == []
@@ -348,7 +348,7 @@ def test_keys_in_order_are_the_same_keys_for_each_row(values: list[tuple[int | N
     st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-9, 9), max_size=40)
     | st.lists(st.text(max_size=3), max_size=40)
 )
-def test_keys_that_repeat_little_are_told_apart_by_sorting_as_by_hashing(
+def test_sorting_finds_the_same_distinct_keys_as_hashing(
     values: list[int] | list[str],
 ) -> None:
     rows = pa.table(

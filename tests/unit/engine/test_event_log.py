@@ -129,7 +129,7 @@ def test_keys_that_were_not_asked_are_logged_once_and_named_where_that_is_wished
     assert "are dropped: of 1 key (code = 'DE')." in text
 
 
-def test_a_task_that_is_stopped_says_how_far_it_came(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stopped_task_logs_its_progress(caplog: pytest.LogCaptureFixture) -> None:
     lookup = scheduler()
     lookup.add(keys(*range(1500)))
     with caplog.at_level(logging.INFO, LOGGER):
@@ -142,7 +142,7 @@ def test_a_task_that_is_stopped_says_how_far_it_came(caplog: pytest.LogCaptureFi
     assert [each.levelno for each in caplog.records] == [logging.INFO]
 
 
-def test_nothing_is_told_where_nothing_happens() -> None:
+def test_an_uneventful_task_logs_nothing() -> None:
     assert looked_up(Asked(names_of()), [(1,)]).metrics.events == Events()
 
 

@@ -62,7 +62,7 @@ class Telling(AsyncLookup, SyncLookup):
 
 
 @BOTH
-def test_what_a_connector_tells_is_counted(asynchronous: bool) -> None:
+def test_bytes_and_waits_that_a_connector_reports_are_counted(asynchronous: bool) -> None:
     connector = Telling()
     found = looked_up(connector, [(1,), (2,), (3,)], batch_size=1, asynchronous=asynchronous)
     counted = found.metrics
@@ -70,7 +70,7 @@ def test_what_a_connector_tells_is_counted(asynchronous: bool) -> None:
 
 
 @BOTH
-def test_arrows_bytes_stand_in_where_a_connector_tells_nothing(asynchronous: bool) -> None:
+def test_bytes_of_arrow_tables_count_if_a_connector_reports_none(asynchronous: bool) -> None:
     class Silent(Telling):
         def _told(self, request: LookupRequest) -> pa.Table:
             return names_of()(request)
@@ -84,13 +84,13 @@ WAITS: tuple[tuple[Wait, float], ...] = (("throttle", 5.0), ("budget", 3.0), ("s
 WAITED = pytest.approx({"throttle": 5.0, "budget": 3.0, "slot": 2.0, "source": 1.0})
 
 
-def test_waits_inside_the_connector_are_told_apart_from_the_source() -> None:
+def test_waits_inside_a_connector_do_not_count_as_waits_for_the_source() -> None:
     found = looked_up(Telling(*WAITS), [(1,)], asynchronous=True)
     assert found.metrics.waited.counts == WAITED
     assert found.metrics.waited.total == pytest.approx(found.seconds)
 
 
-def test_waits_inside_a_sync_call_are_told_apart_from_the_source() -> None:
+def test_waits_inside_a_sync_call_do_not_count_as_waits_for_the_source() -> None:
     connector, run = Telling(*WAITS), scheduler()
     clock = connector.clock
     list(run_sync(run, iter([keys(1)]), connector.lookup, clock=clock, sleep=clock.sleep))
@@ -113,7 +113,7 @@ def test_the_wait_of_a_few_requests_is_not_that_of_the_task() -> None:
     assert found.metrics.waited.counts == pytest.approx({"source": 2.0, "throttle": 3.0})
 
 
-def test_keys_asked_one_by_one_tell_too() -> None:
+def test_lookups_of_single_keys_report_their_bytes_too() -> None:
     class ByRow(AsyncRowLookup):
         async def alookup_row(self, request: RowRequest) -> Rows:
             with reporting().waiting("throttle"):
@@ -154,7 +154,7 @@ def test_what_outlives_a_lookup_does_not_hold_its_run(asynchronous: bool) -> Non
     assert listener.pending_waits.on_change is None
 
 
-def test_opening_is_nobodys_lookup() -> None:
+def test_bytes_of_opening_a_connector_count_for_no_lookup() -> None:
     listening: list[object] = []
 
     class Opening(Telling):
@@ -174,7 +174,7 @@ def test_opening_is_nobodys_lookup() -> None:
     assert listening == [NOBODY]
 
 
-def test_where_nobody_counts_telling_does_nothing() -> None:
+def test_reports_without_a_listener_do_nothing() -> None:
     assert reporting() is NOBODY
     with reporting().waiting("slot"):
         reporting().sent(1)

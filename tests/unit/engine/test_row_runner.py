@@ -188,7 +188,7 @@ def named(*ids: int) -> list[Any]:
     return [[(key, f"n{key}")] for key in ids]
 
 
-def test_a_row_door_is_not_asked_in_order() -> None:
+def test_lookups_of_single_keys_get_no_order_condition() -> None:
     lookup = replace(spec(People(), asynchronous=True), order=OrderCondition("name"))
     assert lookup.by_row
     assert not replace(lookup, order_asked=True).by_row
@@ -283,7 +283,7 @@ def test_a_run_that_is_given_up_leaves_nothing_in_flight(loop: VirtualLoop) -> N
     )
 
 
-def test_a_connector_that_tells_outcomes_tells_them_once_they_are_final(loop: VirtualLoop) -> None:
+def test_outcome_rows_are_requested_once_the_outcome_is_final(loop: VirtualLoop) -> None:
     people = People(missing=[1], failing=[2], tells=True)
     found = handed_back(run(loop, people, keys(0, 1, 2), on_error="null", retry=ON_MISS))
     assert found == [[(0, "n0")], [(1, "nobody 1 after 4")], [(2, "no luck with 2 after 1")]]
@@ -350,7 +350,7 @@ def test_a_failure_of_a_key_that_was_not_asked_breaks_the_contract() -> None:
 
 
 @pytest.mark.parametrize("policy", ["fail", "null"])
-def test_a_door_that_fails_to_open_tells_its_own_error(loop: VirtualLoop, policy: str) -> None:
+def test_a_connector_that_fails_to_open_reports_its_own_error(loop: VirtualLoop, policy: str) -> None:
     class Closed(People):
         async def alookup_row(self, request: RowRequest) -> Rows:
             raise OptionError(Problem("option 'url': the environment variable 'A' cannot be read."))
@@ -363,9 +363,7 @@ def test_a_door_that_fails_to_open_tells_its_own_error(loop: VirtualLoop, policy
 
 
 @pytest.mark.parametrize("on_error", ["fail", "null"])
-def test_a_key_that_does_not_end_when_it_is_cancelled_holds_nobody_up(
-    loop: VirtualLoop, on_error: str
-) -> None:
+def test_a_key_that_ignores_its_cancellation_does_not_block_others(loop: VirtualLoop, on_error: str) -> None:
     class Stubborn(People):
         async def alookup_row(self, request: RowRequest) -> Rows:
             if request.key["id"] != 1:

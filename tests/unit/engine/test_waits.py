@@ -29,7 +29,7 @@ def test_all_waits_together_are_no_longer_than_the_time(turns: list[tuple[Cause 
     assert waits.total.total == pytest.approx(expected)
 
 
-def test_time_that_is_told_late_is_not_counted_twice() -> None:
+def test_waiting_time_reported_late_is_not_counted_twice() -> None:
     waits = Waits()
     waits.turn("source", 0.0)
     waits.turn("slot", 2.0)  # a deadline, told a moment before it
@@ -89,7 +89,7 @@ def test_a_retry_is_waited_for_where_nothing_is_under_way() -> None:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_the_source_and_retries_are_told_apart(asynchronous: bool) -> None:
+def test_waits_for_the_source_and_for_retries_are_counted_apart(asynchronous: bool) -> None:
     source = people(1, 2)
     source.miss(2)
     source.delay(1, seconds=3.0)

@@ -70,7 +70,7 @@ def test_one_round_of_refusals_cuts_once() -> None:
     assert limit.allowed(1000) == 9
 
 
-def test_each_refusal_of_a_round_tells_of_one_too_many() -> None:
+def test_each_refusal_of_a_round_lowers_the_limit_by_one() -> None:
     limit = AdaptiveLimit(cells())
     limit.served(10, 10, 0.1, 10.0)
     limit.refused(10.0, 20, 0.0, 10.2)
@@ -138,7 +138,7 @@ def test_where_others_are_served_in_a_pause_trying_costs_the_time_until_that_is_
     assert limit.tries_at == pytest.approx(10.7 + 20 * 0.2)
 
 
-def test_a_lost_request_cuts_and_says_nothing_of_what_is_bearable() -> None:
+def test_a_lost_request_cuts_the_limit_without_marking_it_as_refused() -> None:
     limit = AdaptiveLimit(cells())
     limit.lost(10.0, 10.1)
     assert limit.allowed(1000) == 9
@@ -149,7 +149,7 @@ def test_a_lost_request_cuts_and_says_nothing_of_what_is_bearable() -> None:
 # --- pauses
 
 
-def test_a_pause_that_is_told_holds_and_a_shorter_one_does_not_end_it() -> None:
+def test_a_pause_that_the_source_names_holds_and_a_shorter_one_does_not_end_it() -> None:
     pause = Pause(cells())
     pause.asked(10.0, 99.9, 100.0, 0.1)
     pause.asked(2.0, 99.9, 101.0, 0.1)
@@ -241,7 +241,7 @@ def test_requests_are_due_one_after_the_other() -> None:
     assert [rate.reserve(4.0, 10.0) for _ in range(3)] == [10.0, 10.25, 10.5]
 
 
-def test_time_that_nobody_used_is_gone_but_for_a_moment() -> None:
+def test_unused_time_of_a_rate_is_lost_but_for_a_moment() -> None:
     rate = Rate(cells())
     rate.reserve(100.0, 10.0)
     due = [rate.reserve(100.0, 20.0) for _ in range(12)]
@@ -368,7 +368,7 @@ def test_who_waited_for_longer_is_first() -> None:
     assert leases.grant(two, 1, 1, 3.0) == 1
 
 
-def test_what_the_dead_and_the_silent_hold_comes_back() -> None:
+def test_permits_of_dead_and_silent_tasks_are_returned() -> None:
     leases = Leases(cells())
     dead, silent, alive = leases.begin(1, 1e9), leases.begin(2, 50.0), leases.begin(3, 1e9)
     for lease in (dead, silent, alive):

@@ -98,7 +98,7 @@ def test_a_lookup_on_a_thread_of_its_own_has_no_turn_when_its_time_is_up(
     permits.acquire_blocking(4.0)
 
 
-def test_what_a_source_asked_for_meanwhile_is_kept_to_and_told_later(
+def test_a_pause_learned_while_the_lock_is_taken_holds_and_is_published_later(
     loop: VirtualLoop, tmp_path: Path, store: LimitStore
 ) -> None:
     async def run() -> None:
@@ -136,7 +136,7 @@ def test_a_task_that_ends_meanwhile_gives_everything_back(
     loop.run_until_complete(run())
 
 
-def test_permits_that_nobody_could_take_back_are_idle_no_longer(
+def test_permits_that_could_not_be_returned_are_returned_later(
     loop: VirtualLoop, tmp_path: Path, store: LimitStore
 ) -> None:
     async def run() -> None:

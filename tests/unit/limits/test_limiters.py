@@ -114,7 +114,7 @@ def test_without_retries_the_first_failure_is_final() -> None:
         looked_up(ByTable(Outage(0.0, 1.0)), KEYS, batch_size=1)
 
 
-def test_who_does_not_want_to_wait_is_told_at_once() -> None:
+def test_requests_fail_at_once_if_on_open_is_fail() -> None:
     outage = Outage(0.1, 1e6)
     with pytest.raises(ConnectorError, match=r"'lookup\.on-open' = 'wait' waits for that"):
         found(ByTable(outage), budget=Budget(on_open="fail"))

@@ -86,13 +86,13 @@ def test_permits_go_to_those_who_came_first_and_still_wait(
     assert lack == ((0.5, "budget") if queue else None)
 
 
-def test_no_permit_is_taken_for_who_is_gone(loop: VirtualLoop) -> None:
+def test_no_permit_is_taken_for_a_cancelled_request(loop: VirtualLoop) -> None:
     queue, [one], _ = queue_of(loop, 1)
     one.granted.cancel()
     assert queue.serve(lambda: pytest.fail("it was")) is None
 
 
-def test_who_waits_is_told_for_what(loop: VirtualLoop) -> None:
+def test_a_waiting_request_reports_the_reason(loop: VirtualLoop) -> None:
     queue, _, reports = queue_of(loop, 2)
     for why in ("outage", "outage", "budget"):
         lack: Lack = (1.0, why)
@@ -105,7 +105,7 @@ def test_who_waits_is_told_for_what(loop: VirtualLoop) -> None:
         assert [each.current for each in reports] == [[why]] * len(reports)
 
 
-def test_all_fail_with_what_makes_asking_fail(loop: VirtualLoop) -> None:
+def test_an_error_of_the_limiter_fails_all_waiting_requests(loop: VirtualLoop) -> None:
     queue, waiters, _ = queue_of(loop, 3)
     waiters[1].granted.cancel()
 
@@ -193,7 +193,7 @@ def test_a_permit_in_hand_is_used_without_a_look_at_the_others() -> None:
         ("refused", None, False, True),
     ],
 )
-def test_what_is_amiss_is_told_to_others_at_once(
+def test_refusals_and_losses_are_published_at_once(
     ending: Ending, pause: float | None, is_free: bool, is_told: bool
 ) -> None:
     permits = task()
@@ -204,7 +204,7 @@ def test_what_is_amiss_is_told_to_others_at_once(
     assert permits.in_use == 0, "after a round, a refused request is over for the source, too"
 
 
-def test_idle_permits_go_back_when_others_were_told_of_the_rest() -> None:
+def test_idle_permits_are_returned_with_the_next_publish() -> None:
     limits = SharedLimits([0.0] * CELLS)
     permits = task(limits=limits)
     acquires(permits, NOW, waiting=4)
@@ -281,7 +281,7 @@ def test_an_outage_and_a_pause_are_seen_by_all(
     assert (permits.allowed < START) == (endings[0] != "served"), "less is asked of who does not serve"
 
 
-def test_what_is_held_by_the_dead_comes_back_when_it_is_lacked() -> None:
+def test_permits_of_dead_tasks_are_returned_when_others_lack_them() -> None:
     limits, rules = SharedLimits([0.0] * CELLS), Rules(concurrency=2)
     dead: set[int] = set()
     one, other = (TaskPermits(limits, rules, number, lambda each: each not in dead) for number in (7, 8))

@@ -47,7 +47,7 @@ def test_counts_by_key_add_up_key_by_key() -> None:
     assert (one + other).total == 4
 
 
-def test_of_what_is_in_flight_the_most_counts() -> None:
+def test_the_largest_number_of_requests_in_flight_counts() -> None:
     recorder = TaskRecorder()
     for requests in (1, 3, 2):
         recorder.in_flight(requests)

@@ -120,7 +120,7 @@ def test_what_is_not_observed_is_asked_directly() -> None:
     assert with_permits_async(alookup, Asked(names_of()), UNLIMITED, time.monotonic) is alookup
 
 
-def test_a_connector_tells_of_its_http_requests(diary: Diary) -> None:
+def test_http_requests_of_a_connector_are_observed(diary: Diary) -> None:
     with reporting().http("GET", "http://api/people/1") as told:
         assert dict(told.headers) == {}
         told.answered(200)

@@ -148,7 +148,7 @@ def test_flinks_names_are_served_on_request_alone() -> None:
         assert not [name for name in scraped(server.url) if name.startswith("flink")]
 
 
-def test_it_listens_where_nobody_gets_in_from_elsewhere_and_stops() -> None:
+def test_the_metrics_server_listens_on_loopback_only_and_stops() -> None:
     server = serve(0, LOOPBACK, dict)
     assert server.url == f"http://127.0.0.1:{server.port}/metrics"
     port = server.port

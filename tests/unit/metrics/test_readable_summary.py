@@ -55,7 +55,7 @@ def test_the_first_sentence_names_the_lookup_that_was_waited_for_longest() -> No
         ("retry", "70 % of the time was spent waiting to ask customers again: 40 requests"),
     ],
 )
-def test_it_says_what_was_waited_for(cause: str, said: str) -> None:
+def test_the_summary_names_the_main_reason_of_waiting(cause: str, said: str) -> None:
     assert what_mattered(lookups(customers=waiting(**{cause: 70.0, "source": 20.0}))).startswith(said)
 
 
