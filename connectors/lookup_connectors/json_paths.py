@@ -48,7 +48,7 @@ class Path:
     def leads_into_elements(self) -> bool:
         """Whether it goes on from a list to members of its elements, none of which it leaves out."""
         match = _WAY.match(self.text)
-        return match is not None and _INTO_ELEMENTS.match(self.text, match.end()) is not None
+        return _INTO_ELEMENTS.match(self.text, match.end() if match else 0) is not None
 
 
 def named(name: str) -> Path:

@@ -169,6 +169,9 @@ class ResponseClassifier:
         if not classified.rows.rows:
             told = self._by_envelope(document, is_absent=not classified.rows.is_listed)
             return told or self._placed(document, self._whole(document, classified))
+        text = classified.rows.rows[0]
+        if self.reader.rows.text != "@" and isinstance(text, str) and self.reader.reads_members:
+            return self._told(["message"], {"message": text}, document, None)
         if self.reader.rows.text == "@":
             # What is no row will be refused; unless it says that it may be asked again, or finds nothing.
             told = self._by_envelope(document)

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 from pyarrow import types
 
+from lookup_connectors.conversion import shown_as_json
 from lookup_connectors.http.error_bodies import (
     COUNTS,
     PAGES,
@@ -48,6 +49,7 @@ _SIGNS: Mapping[str, _Sign] = {
     "unreachable": _Sign(),  # Google Cloud
     "UnprocessedKeys": _Sign(),  # DynamoDB
     "remark": _Sign(text=re.compile(r"error|timed? ?out|out of memory", re.IGNORECASE)),  # Overpass
+    "warnings": _Sign(text=re.compile(r"partial|unavailable|timed? ?out|incomplete|fail")),  # Thanos
     "userError": _Sign(text=re.compile(r"^(?!(?:IN)?VALID$)")),  # VIES
 }
 """How APIs say that what they answer is not whole, as they spell it. Names are compared without signs."""
@@ -96,7 +98,7 @@ def _sign_in(plain: str, value: Any) -> _Sign | None:
         sign = _BY_PLAIN_NAME.get(path)
         if sign is None or not is_something(each):
             continue
-        if sign.text is None or (isinstance(each, str) and sign.text.search(each)):
+        if sign.text is None or sign.text.search(each if isinstance(each, str) else shown_as_json(each)):
             return sign
     return None
 
@@ -114,7 +116,7 @@ _FOLLOWING = word_set(
     next nextpage nextpagetoken nexttoken nextlink nextcursor nexturl nexturi nexthref nextpageurl
     nextpageuri nextpagelink nextmarker nextcontinuationtoken nextrecordsurl nextoffset nextstart nextkey
     nextpagecursor continue continuation continuationtoken lastevaluatedkey odatanextlink hasmore hasnext
-    hasnextpage hasmoreresults hasmoreitems moreresults morepages morerecords moreitems more
+    hasnextpage pagetoken hasmoreresults hasmoreitems moreresults morepages morerecords moreitems more
     moreresultsavailable istruncated truncated resulttruncated exceededtransferlimit resumptiontoken
     """
 )
@@ -161,7 +163,7 @@ def total_told(document: Any, way: Sequence[str], headers: Mapping[str, str]) ->
         inside = [value for name, value in members.items() if plain_name(name) in PAGES]
         for each in (members, *(value for value in inside if isinstance(value, dict))):
             counts = _counts(each)
-            total = total or next((counts[name][1] for name in COUNTS["all"] if name in counts), 0)
+            total = total or _total(counts)[1]
             pages = pages or next((counts[name][1] for name in COUNTS["pages"] if name in counts), 0)
     return total, pages
 
@@ -202,7 +204,9 @@ def _more_among(
     *,
     is_first: bool,
     totals: frozenset[str] = _ALL_ALONE,
+    is_inside: bool = False,
 ) -> str:
+    """The member that says that there is more; with ``is_inside`` all objects tell of pages."""
     for name, value in members.items():
         plain = _plain(name)
         if plain in _FOLLOWING and _leads_on(value):
@@ -213,8 +217,8 @@ def _more_among(
             return _spelled(name)
         if plain == "offset" and isinstance(value, str) and value and not value.isdecimal():  # Airtable
             return _spelled(name)
-        if depth and plain in PAGES and isinstance(value, dict):
-            found = _more_among(value, rows, depth - 1, is_first=is_first, totals=totals)
+        if depth and isinstance(value, dict) and (plain in PAGES or is_inside):
+            found = _more_among(value, rows, depth - 1, is_first=is_first, totals=totals, is_inside=True)
             if found:
                 return f"{_spelled(name)}.{found}"
     return _more_counted(members, rows, totals if is_first else frozenset())
@@ -241,6 +245,12 @@ def _counts(members: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
     return {_plain(name): (name, number) for name, number in numbers if number is not None}
 
 
+def _total(counts: Mapping[str, tuple[str, int]]) -> tuple[str, int]:
+    """How many there are in all; a count is that beside the size of a page."""
+    names = (*COUNTS["all"], *(("count",) if not counts.keys().isdisjoint(COUNTS["size"]) else ()))
+    return next((counts[name] for name in names if name in counts), ("", 0))
+
+
 def _more_counted(members: Mapping[str, Any], rows: int, totals: frozenset[str]) -> str:
     """The count that says that there is more than ``rows``; of ``totals`` each does so alone."""
     if not rows:
@@ -250,9 +260,9 @@ def _more_counted(members: Mapping[str, Any], rows: int, totals: frozenset[str])
     def first(names: Iterable[str]) -> tuple[str, int] | None:
         return next((counts[name] for name in names if name in counts), None)
 
-    start, every, size = first(COUNTS["from"]), first(COUNTS["all"]), first(COUNTS["size"])
+    start, every, size = first(COUNTS["from"]), _total(counts), first(COUNTS["size"])
     page, pages = first(COUNTS["page"]), first(COUNTS["pages"])
-    if start and every and start[1] >= 0:
+    if start and every[0] and start[1] >= 0:
         # SCIM counts from 1.
         before = max(0, start[1] - 1) if _plain(start[0]) == "startindex" else start[1]
         return _spelled(every[0]) if before + rows < every[1] else ""
@@ -264,18 +274,18 @@ def _more_counted(members: Mapping[str, Any], rows: int, totals: frozenset[str])
     if {"number", "totalpages"} <= counts.keys():  # Spring counts from 0
         name, last = counts["totalpages"]
         return _spelled(name) if 0 <= counts["number"][1] < last - 1 else ""
-    if not totals:
+    if not totals or (page and page[1] > 1):
         return ""
     many = first(_PAGES_ALONE)
     if many and many[1] > 1:
         return _spelled(many[0])
-    is_counted = every and (
+    is_counted = every[0] and (
         _plain(every[0]) in totals
         or (page and page[1] <= 1)
         or (size and rows >= size[1] > 0)
         or (pages and pages[1] > 1)
     )
-    return _spelled(every[0]) if every and is_counted and rows < every[1] else ""
+    return _spelled(every[0]) if is_counted and rows < every[1] else ""
 
 
 def _spelled(name: str) -> str:

@@ -107,17 +107,18 @@ _STATUS = frozenset({"status", "code", "statuscode", "cod", "httpstatus", "httpc
 _NOTHING = frozenset({"", "0", "false", "none", "null", "ok", "success", "noerror", "no"})
 
 COUNTS = {
-    "from": ("startat", "offset", "skip", "start", "startindex", "from"),
+    "from": ("startat", "offset", "skip", "start", "startindex", "from", "retstart"),
     "all": (
         "total", "totalcount", "totalresults", "totalitems", "totalsize", "totalelements", "totalrecords",
-        "numfound",
+        "totalresultscount", "totalhits", "nbhits", "numfound",
     ),
-    "size": ("perpage", "pagesize", "limit", "maxresults", "itemsperpage"),
+    "size": ("perpage", "pagesize", "limit", "maxresults", "itemsperpage", "retmax"),
     "page": ("page", "currentpage", "pagenumber", "pageindex"),
     "pages": ("totalpages", "pagecount", "lastpage", "pages", "nbpages", "numpages", "pagestotal"),
 }  # fmt: skip
 """A start and a total, or a page and the number of pages, tell together whether there is more."""
 
+_COUNTED = {*COUNTS["all"], "totalrows", "count", "resultcount"}
 _MESSAGES = word_set("message messages msg detail details info")
 _NUMBERED = word_set("code cod statuscode resultcode retcode returncode ret infocode respcode responsecode")
 _SAYS_WELL = re.compile(r"\b(?:ok|okay|success\w*|succeeded|completed?|done)\b|成功", re.IGNORECASE)
@@ -326,15 +327,19 @@ def misplaced(document: Any, way: Sequence[str]) -> Misplaced | None:
 
 
 def _says_nothing(members: Mapping[str, Any]) -> bool:
-    for name, value in members.items():
-        plain = plain_name(name)
-        inside = value.items() if plain in PAGES and isinstance(value, dict) else ()
-        counts = [
-            number_in(each) for other, each in ((name, value), *inside) if plain_name(other) in COUNTS["all"]
-        ]
-        if 0 in counts or (plain in _MESSAGES and _says_not_found(value)):
-            return True
-    return all(
+    described = [members, *(each for name, each in members.items() if plain_name(name) in _HOLDERS | PAGES)]
+    inside = [
+        (plain_name(name), each)
+        for some in described
+        if isinstance(some, dict)
+        for name, each in some.items()
+    ]
+    if any(name in _COUNTED and number_in(each) == 0 for name, each in inside):
+        return True
+    messages = [(name, each) for name, each in inside if name in _MESSAGES and is_something(each)]
+    if any(_says_not_found(each) for _, each in messages):
+        return True
+    return all(_says_well(*each) for each in messages) and all(
         plain_name(name) in _HOLDERS | PAGES
         or name.startswith(("@", "$"))
         or not is_something(value)

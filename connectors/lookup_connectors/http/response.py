@@ -440,10 +440,19 @@ class ResponseReader:
         """The failure that ``error`` is, which came of following ``path``."""
         return self.refused(f"{what}, {path.text}, cannot be followed: {error}")
 
+    @cached_property
+    def _firsts(self) -> frozenset[str | None]:
+        return frozenset(source.first for source in self.sources.values() if isinstance(source, Path))
+
+    @property
+    def reads_members(self) -> bool:
+        """Whether each row must be an object that has at least one of the columns."""
+        return None not in self._firsts and self.row_key is None
+
     def _refuse_rows_without_columns(self, found: FoundRows) -> None:
         """A row that has nothing of ours is most likely no row: an error page with status 200."""
-        firsts = {source.first for source in self.sources.values() if isinstance(source, Path)}
-        if None in firsts or self.row_key is not None:
+        firsts = self._firsts
+        if not self.reads_members:
             return
         strangers = [
             at for at, row in enumerate(found.rows) if type(row) is not dict or firsts.isdisjoint(row)
@@ -453,7 +462,7 @@ class ResponseReader:
             raise self.refused(
                 f"the row {found.whose(row)} has none of the columns:"
                 f" {shown_as_json(found.rows[row])} came. 'rows' says where the rows are,"
-                " 'path.<column>' where a column is."
+                " 'path.<column>' where a column is, 'miss-when' when nothing was found."
             )
 
 

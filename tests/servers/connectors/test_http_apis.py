@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from lookup_connectors.http.response import Response
 
-from tests.servers.connectors.recorded import HOME, Outcome, outcome, response
+from lookup_hints.spi.request_and_answer import LookupTable
+from tests.servers.connectors.http_asking import ask
+from tests.servers.connectors.recorded import HOME, SCHEMA, Outcome, outcome, response
+from tests.servers.http_server import Api as Server
 
 DAY = 86_400
 ADA = [{"id": "1", "name": "Ada"}]
@@ -25,7 +29,8 @@ class Api(NamedTuple):
         failed: one that says that something is wrong, each with its kind.
         throttled: ones that say that it is asked too much, each with the seconds that it asks to wait.
         following: two pages, the first with Ada as 1 and the second with Bob as 2.
-        unpaged: the error of the first page where ``paging`` is left out; empty where it says nothing of more.
+        unpaged: the error of the first page where ``paging`` is left out.
+        partial: ones that say that they are not whole, where ``paging`` is left out.
     """
 
     options: Mapping[str, str]
@@ -35,6 +40,7 @@ class Api(NamedTuple):
     throttled: tuple[tuple[Response, float | None], ...] = ()
     following: tuple[()] | tuple[Response, Response] = ()
     unpaged: str = "says in its member"
+    partial: tuple[Response, ...] = ()
 
 
 def in_seconds(seconds: int) -> str:
@@ -467,6 +473,340 @@ APIS: dict[str, Api] = {
             (response({"error": {}}, 429, retry_after_ms="1500", retry_after="2"), 1.5),
         ),
     ),
+    "Spotify": Api(
+        listing("/v1/artists?ids={id}", rows="artists"),
+        response({"artists": [ada]}),
+        response({"artists": [None]}),
+        failed=(
+            (response({"error": {"status": 400, "message": "Invalid base62 id"}}, 400), "permanent"),
+            (response({"error": {"status": 401, "message": "The access token expired"}}, 401), "permanent"),
+            (response({"error": {"status": 502, "message": "Bad gateway."}}, 502), "transient"),
+        ),
+        throttled=((response(b"Too many requests", 429, retry_after="12"), 12),),
+    ),
+    "Spotify, a list": Api(
+        options("/v1/artists/{id}/albums", rows="items", paging="next_url", paging_path="next"),
+        response({"items": [ada], "limit": 20, "offset": 0, "total": 1, "next": None, "previous": None}),
+        response({"items": [], "limit": 20, "offset": 0, "total": 0, "next": None}),
+        following=(
+            response({"items": [ada], "limit": 1, "offset": 0, "total": 2,
+                      "next": f"{HOME}/v1/artists/1/albums?offset=1"}),
+            response({"items": [bob], "limit": 1, "offset": 1, "total": 2, "next": None}),
+        ),
+    ),
+    "GitLab": Api(
+        options("/api/v4/projects?search={id}", paging="link"),
+        response([ada], x_total="1", x_total_pages="1", x_page="1", x_next_page="", x_per_page="20"),
+        response([], x_total="0", x_total_pages="0", x_page="1", x_next_page=""),
+        failed=(
+            (response({"error": "invalid_token", "error_description": "Token was revoked."}, 401), "permanent"),
+            (response({"message": "500 Internal Server Error"}, 500), "transient"),
+        ),
+        throttled=(
+            (response(b"Retry later", 429, ratelimit_remaining="0", ratelimit_reset=in_seconds(DAY),
+                      retry_after="30"), 30),
+        ),
+        following=(
+            response([ada], x_next_page="2", x_page="1", x_total="2",
+                     link=f'<{HOME}/api/v4/projects?page=2>; rel="next", <{HOME}/x>; rel="last"'),
+            response([bob], x_next_page="", x_page="2", x_total="2", link=f'<{HOME}/x>; rel="prev"'),
+        ),
+        unpaged="says in the header",
+    ),
+    "Nominatim": Api(
+        options("/search?format=jsonv2&q={id}", path__name="display_name"),
+        response([{"place_id": 1, "display_name": "Ada"}]),
+        response([]),
+        failed=(
+            (response({"error": {"code": 400, "message": "Parameter 'format' must be one of"}}, 400), "permanent"),
+            (response(b"<html>Access blocked</html>", 403), "permanent"),
+        ),
+        throttled=((response(b"<html>Too many requests</html>", 429), None),),
+    ),
+    "Nominatim, reverse": Api(
+        options("/reverse?format=jsonv2&osm={id}", path__name="display_name",
+                miss_when="error == 'Unable to geocode'"),
+        response({"place_id": 1, "display_name": "Ada"}),
+        response({"error": "Unable to geocode"}),
+    ),
+    "MediaWiki": Api(
+        options("/w/api.php?action=query&titles={id}", rows="query.pages[?!missing]", path__name="title"),
+        response({"batchcomplete": True, "query": {"pages": [{"pageid": 1, "ns": 0, "title": "Ada"}]}}),
+        response({"batchcomplete": True, "query": {"pages": [{"ns": 0, "title": "Ada", "missing": True}]}}),
+        failed=(
+            (response({"error": {"code": "badvalue", "info": "Unrecognized value"}}), "permanent"),
+            (response({"errors": [{"code": "internal_api_error_DBQueryError"}]}), "permanent"),
+            (response({"error": {"code": "maxlag", "info": "Waiting", "lag": 5}}, retry_after="5"), "transient"),
+        ),
+        throttled=(
+            (response({"error": {"code": "ratelimited", "info": "You've exceeded your rate limit."}}), None),
+        ),
+        partial=(response({"continue": {"plcontinue": "1|0|B", "continue": "||"},
+                      "query": {"pages": [{"pageid": 1, "title": "Ada"}]}}),
+        ),
+    ),
+    "Alpha Vantage": Api(
+        options("/query?function=GLOBAL_QUOTE&symbol={id}", rows='"Global Quote"', path__name='"05. price"'),
+        response({"Global Quote": {"01. symbol": "1", "05. price": "Ada"}}),
+        response({"Global Quote": {}}),
+        failed=((response({"Error Message": "Invalid API call. Please retry or visit the docs"}), "permanent"),),
+        throttled=(
+            (response({"Note": "Our standard API call frequency is 5 calls per minute and 500 calls per day."}),
+             None),
+            (response({"Information": "Our standard API rate limit is 25 requests per day."}), None),
+        ),
+    ),
+    "ip-api": Api(
+        options("/json/{id}", path__name="country", miss_when="message == 'reserved range'",
+                error_when="status == 'fail'"),
+        response({"status": "success", "query": "1", "country": "Ada"}),
+        response({"status": "fail", "message": "reserved range", "query": "1"}),
+        failed=((response(b"", 403), "permanent"),),
+        throttled=((response(b"", 429, x_rl="0", x_ttl="38"), None),),
+    ),
+    "Etherscan": Api(
+        options("/api?module=account&action=txlist&address={id}", rows="result"),
+        response({"status": "1", "message": "OK", "result": [ada]}),
+        response({"status": "0", "message": "No transactions found", "result": []}),
+        failed=(
+            (response({"status": "0", "message": "NOTOK", "result": "Invalid API Key (#err2)"}), "permanent"),
+            (response({"status": "0", "message": "Query Timeout occured", "result": None}), "permanent"),
+        ),
+        throttled=((response({"status": "0", "message": "NOTOK", "result": "Max rate limit reached"}), None),),
+    ),
+    "CoinGecko": Api(
+        options("/api/v3/coins/markets?ids={id}"),
+        response([ada]),
+        response([]),
+        failed=((response({"error": "invalid vs_currency"}, 422), "permanent"),),
+        throttled=(
+            (response({"status": {"error_code": 429, "error_message": "You've exceeded the Rate Limit."}}, 429,
+                      retry_after="60"), 60),
+        ),
+    ),
+    "OpenFIGI": Api(
+        options("/v3/mapping", method="post", body='[{"idType": "ID_ISIN", "idValue": "{id}"}]',
+                rows="[].data[]", path__name="name"),
+        response([{"data": [{"figi": "1", "name": "Ada"}]}]),
+        response([{"warning": "No identifier found."}]),
+        failed=(
+            (response([{"error": "Invalid idType."}]), "transient"),
+            (response({"status": 401, "message": "Invalid API key"}, 401), "permanent"),
+        ),
+        throttled=((response(b"Too many requests", 429, ratelimit_remaining="0", ratelimit_reset="6"), 6),),
+    ),
+    "Companies House": Api(
+        options("/search/companies?q={id}", rows="items", path__name="title", paging="offset",
+                paging_parameter="start_index"),
+        response({"kind": "search#companies", "items": [{"title": "Ada"}], "start_index": 0, "total_results": 1,
+                  "items_per_page": 20}),
+        response({"kind": "search#companies", "items": [], "start_index": 0, "total_results": 0}),
+        failed=((response({"error": "Invalid Authorization", "type": "ch:service"}, 401), "permanent"),),
+        throttled=((response({}, 429, x_ratelimit_remain="0", x_ratelimit_reset=in_seconds(DAY)), DAY),),
+        following=(
+            response({"items": [{"title": "Ada"}], "start_index": 0, "total_results": 2, "items_per_page": 1}),
+            response({"items": [{"title": "Bob"}], "start_index": 1, "total_results": 2, "items_per_page": 1}),
+        ),
+    ),
+    "openFDA": Api(
+        options("/drug/label.json?search={id}", rows="results", paging="link"),
+        response({"meta": {"results": {"skip": 0, "limit": 1, "total": 1}}, "results": [ada]}),
+        response({"error": {"code": "NOT_FOUND", "message": "No matches found!"}}, 404),
+        failed=((response({"error": {"code": "BAD_REQUEST", "message": "Search not supported"}}, 400), "permanent"),),
+        throttled=((response({"error": {"code": "OVER_RATE_LIMIT"}}, 429), None),),
+        partial=(response({"meta": {"results": {"skip": 0, "limit": 1, "total": 9}}, "results": [ada]}),),
+    ),
+    "PubMed": Api(
+        options("/esearch.fcgi?db=pubmed&retmode=json&term={id}", rows="esearchresult.idlist", path__name="@"),
+        response({"header": {"type": "esearch"}, "esearchresult": {
+            "count": "1", "retmax": "1", "retstart": "0", "idlist": ["Ada"]}}),
+        response({"esearchresult": {"count": "0", "retmax": "0", "retstart": "0", "idlist": [],
+                                    "warninglist": {"outputmessages": ["No items found."]}}}),
+        failed=(
+            (response({"esearchresult": {"ERROR": "Invalid db name specified: pubmd"}}), "permanent"),
+            (response({"error": "API key invalid", "api-key": "x"}, 400), "permanent"),
+        ),
+        throttled=(
+            (response({"error": "API rate limit exceeded", "api-key": "1.2.3.4", "count": "4", "limit": "3"}, 429),
+             None),
+            (response({"error": "API rate limit exceeded", "api-key": "1.2.3.4", "count": "4", "limit": "3"}),
+             None),
+        ),
+        partial=(response({"esearchresult": {"count": "9", "retmax": "1", "retstart": "0", "idlist": ["Ada"]}}),),
+    ),
+    "Crossref": Api(
+        options("/works?query={id}", rows="message.items", path__name="title[0]", paging="cursor",
+                paging_parameter="cursor", paging_path='message."next-cursor"'),
+        response({"status": "ok", "message-type": "work-list", "message": {
+            "total-results": 1, "items-per-page": 20, "items": [{"DOI": "1", "title": ["Ada"]}]}}),
+        response({"status": "ok", "message-type": "work-list", "message": {"total-results": 0, "items": []}}),
+        failed=(
+            (response({"status": "failed", "message-type": "validation-failure", "message": [
+                {"type": "integer-not-valid", "value": "x", "message": "Integer specified as x"}]}, 400), "permanent"),
+        ),
+        throttled=((response(b"", 429, x_rate_limit_limit="50", x_rate_limit_interval="1s"), None),),
+        following=(
+            response({"status": "ok", "message": {"next-cursor": "AoJ", "items": [
+                {"title": ["Ada"]}]}}),
+            response({"status": "ok", "message": {"items": [{"title": ["Bob"]}]}}),
+        ),
+        partial=(response({"status": "ok", "message": {"total-results": 9, "items-per-page": 1, "items": [
+            {"title": ["Ada"]}]}}),),
+    ),
+    "OpenAlex": Api(
+        options("/works?search={id}", rows="results", path__name="display_name", paging="page",
+                paging_parameter="page", page_size="1"),
+        response({"meta": {"count": 1, "page": 1, "per_page": 25}, "results": [{"display_name": "Ada"}]}),
+        response({"meta": {"count": 0, "page": 1, "per_page": 25}, "results": []}),
+        failed=((response({"error": "Invalid query parameters error.", "message": "x is not valid"}, 403), "permanent"),),
+        throttled=((response({"error": "Rate limit exceeded", "message": "100 per second"}, 429), None),),
+        following=(
+            response({"meta": {"count": 2, "page": 1, "per_page": 1}, "results": [{"display_name": "Ada"}]}),
+            response({"meta": {"count": 2, "page": 2, "per_page": 1}, "results": [{"display_name": "Bob"}]}),
+        ),
+    ),
+    "Discord": Api(
+        options("/api/v10/users/{id}", path__name="username"),
+        response({"id": "1", "username": "Ada", "flags": 0}),
+        response({"message": "Unknown User", "code": 10013}, 404),
+        failed=((response({"message": "Missing Access", "code": 50001}, 403), "permanent"),),
+        throttled=(
+            (response({"message": "You are being rate limited.", "retry_after": 64.57, "global": False}, 429), 64.57),
+            (response({"message": "You are being rate limited.", "retry_after": 0.5}, 429,
+                      x_ratelimit_remaining="0", x_ratelimit_reset_after="0.5"), 0.5),
+        ),
+    ),
+    "Telegram": Api(
+        options("/bot/getChat?chat_id={id}", rows="result", path__name="first_name"),
+        response({"ok": True, "result": {"id": 1, "first_name": "Ada"}}),
+        response({"ok": False, "error_code": 404, "description": "Not Found"}, 404),
+        failed=(
+            (response({"ok": False, "error_code": 400, "description": "Bad Request: chat not found"}, 400), "permanent"),
+            (response({"ok": False, "error_code": 502, "description": "Bad Gateway"}, 502), "transient"),
+        ),
+        throttled=(
+            (response({"ok": False, "error_code": 429, "description": "Too Many Requests: retry after 5",
+                       "parameters": {"retry_after": 5}}, 429), 5),
+        ),
+    ),
+    "GeoNames": Api(
+        options("/searchJSON?q={id}", rows="geonames"),
+        response({"totalResultsCount": 1, "geonames": [ada]}),
+        response({"totalResultsCount": 0, "geonames": []}),
+        failed=(
+            (response({"status": {"message": "user does not exist.", "value": 10}}, 401), "permanent"),
+            (response({"status": {"message": "user does not exist.", "value": 10}}), "permanent"),
+            (response({"status": {"message": "database timeout", "value": 13}}), "permanent"),
+            (response({"status": {"message": "the hourly limit of 1000 credits has been exceeded.", "value": 19}}),
+             "permanent"),
+        ),
+        partial=(response({"totalResultsCount": 9, "geonames": [ada]}),),
+    ),
+    "TMDB": Api(
+        options("/3/search/movie?query={id}", rows="results", path__name="title", paging="page",
+                paging_parameter="page"),
+        response({"page": 1, "results": [{"id": 1, "title": "Ada"}], "total_pages": 1, "total_results": 1}),
+        response({"page": 1, "results": [], "total_pages": 1, "total_results": 0}),
+        failed=((response({"status_code": 7, "status_message": "Invalid API key", "success": False}, 401), "permanent"),),
+        throttled=(
+            (response({"status_code": 25, "status_message": "Your request count is over the allowed limit."}, 429),
+             None),
+        ),
+        following=(
+            response({"page": 1, "results": [{"title": "Ada"}], "total_pages": 2, "total_results": 2}),
+            response({"page": 2, "results": [{"title": "Bob"}], "total_pages": 2, "total_results": 2}),
+        ),
+    ),
+    "ArcGIS": Api(
+        options("/arcgis/rest/services/x/FeatureServer/0/query?where=id='{id|sql}'&f=json",
+                rows="features[].attributes", path__name="NAME"),
+        response({"objectIdFieldName": "OBJECTID", "features": [{"attributes": {"OBJECTID": 1, "NAME": "Ada"}}]}),
+        response({"objectIdFieldName": "OBJECTID", "features": []}),
+        failed=(
+            (response({"error": {"code": 400, "message": "Invalid query", "details": ["x"]}}), "permanent"),
+            (response({"error": {"code": 498, "message": "Invalid token.", "details": []}}), "permanent"),
+            (response({"error": {"code": 504, "message": "Your request has timed out.", "details": []}}), "transient"),
+        ),
+        throttled=((response({"error": {"code": 429, "message": "Unable to complete operation."}}), None),),
+        partial=(response({"features": [{"attributes": {"NAME": "Ada"}}], "exceededTransferLimit": True}),),
+    ),
+    "SAP (OData 2)": Api(
+        options("/sap/opu/odata/sap/x/People?$filter=Id eq '{id|odata}'&$format=json", rows="d.results",
+                path__name="Name", paging="next_url", paging_path="d.__next"),
+        response({"d": {"results": [{"Id": "1", "Name": "Ada"}]}}),
+        response({"d": {"results": []}}),
+        failed=(
+            (response({"error": {"code": "005056A509B11EE1BB8", "message": {"lang": "en", "value": "Invalid"}}}, 400),
+             "permanent"),
+        ),
+        following=(
+            response({"d": {"results": [{"Name": "Ada"}], "__next": f"{HOME}/People?$skiptoken=2"}}),
+            response({"d": {"results": [{"Name": "Bob"}]}}),
+        ),
+        unpaged="says in its member d.__next that there is more",
+    ),
+    "Prometheus": Api(
+        options("/api/v1/query", method="post", body='query=up{{instance="{id|backslash}"}}', body_format="form",
+                rows="data.result", path__name="metric.name"),
+        response({"status": "success", "data": {"resultType": "vector", "result": [
+            {"metric": {"name": "Ada"}, "value": [1, "1"]}]}}),
+        response({"status": "success", "data": {"resultType": "vector", "result": []}}),
+        failed=(
+            (response({"status": "error", "errorType": "bad_data", "error": "parse error"}, 400), "permanent"),
+            (response({"status": "error", "errorType": "timeout", "error": "query timed out"}, 503), "transient"),
+        ),
+        partial=(response({"status": "success", "warnings": ["remote read: store-2 is unavailable"],
+                      "data": {"result": [{"metric": {"name": "Ada"}}]}}),
+        ),
+    ),
+    "BigQuery": Api(
+        options("/bigquery/v2/projects/p/queries", method="post", body='{"query": "SELECT", "k": "{id}"}', rows="rows",
+                path__name="f[1].v"),
+        response({"kind": "bigquery#queryResponse", "jobComplete": True, "totalRows": "1", "rows": [
+            {"f": [{"v": "1"}, {"v": "Ada"}]}]}),
+        response({"kind": "bigquery#queryResponse", "schema": {"fields": [{"name": "id"}]}, "jobComplete": True,
+                  "jobReference": {"jobId": "j"}, "totalRows": "0"}),
+        failed=(
+            (response({"kind": "bigquery#queryResponse", "jobComplete": False, "jobReference": {"jobId": "j"}}),
+             "transient"),
+            (response({"error": {"code": 400, "errors": [{"reason": "invalidQuery"}]}}, 400), "permanent"),
+            (response({"error": {"code": 403, "errors": [{"reason": "quotaExceeded"}]}}, 403), "permanent"),
+        ),
+        throttled=(
+            (response({"error": {"code": 403, "errors": [{"reason": "rateLimitExceeded"}]}}, 403), None),
+        ),
+        partial=(response({"jobComplete": True, "totalRows": "9", "pageToken": "BE", "rows": [{"f": [{"v": "1"}, {"v": "Ada"}]}]}),
+        ),
+    ),
+    "Zoho CRM": Api(
+        options("/crm/v2/Contacts/search?email={id}", rows="data", path__name="Full_Name", paging="page",
+                paging_parameter="page", page_size="1"),
+        response({"data": [{"id": "1", "Full_Name": "Ada"}], "info": {"per_page": 200, "count": 1, "page": 1,
+                                                                     "more_records": False}}),
+        response(None, 204),
+        failed=(
+            (response({"code": "INVALID_TOKEN", "details": {}, "message": "invalid oauth token", "status": "error"}, 401),
+             "permanent"),
+        ),
+        throttled=((response({"code": "TOO_MANY_REQUESTS", "message": "slow", "status": "error"}, 400), None),),
+        following=(
+            response({"data": [{"Full_Name": "Ada"}], "info": {"page": 1, "more_records": True}}),
+            response({"data": [{"Full_Name": "Bob"}], "info": {"page": 2, "more_records": False}}),
+        ),
+    ),
+    "Asana": Api(
+        options("/api/1.0/tasks?project={id}", rows="data", paging="cursor", paging_parameter="offset",
+                paging_path="next_page.offset"),
+        response({"data": [ada], "next_page": None}),
+        response({"data": [], "next_page": None}),
+        failed=((response({"errors": [{"message": "Not Authorized", "help": "For more information"}]}, 401), "permanent"),),
+        throttled=((response({"errors": [{"message": "You have made too many requests recently."}]}, 429,
+                             retry_after="30"), 30),),
+        following=(
+            response({"data": [ada], "next_page": {"offset": "eyJ0", "path": "/tasks?offset=eyJ0", "uri": f"{HOME}/t"}}),
+            response({"data": [bob], "next_page": None}),
+        ),
+    ),
 }  # fmt: skip
 
 ALL = pytest.mark.parametrize("name", APIS)
@@ -476,7 +816,7 @@ def asked(name: str, *responses: Response, **more: str) -> Outcome:
     """What becomes of asking the API of that name."""
     api = APIS[name]
     # Who counts rows asks until there are none.
-    last = [api.missing] if api.options.get("paging") == "offset" else []
+    last = [api.missing] if api.options.get("paging") in ("offset", "page") else []
     return outcome({**api.options, **more}, *responses, *last)
 
 
@@ -497,7 +837,7 @@ def test_a_failure_is_none_of_these(name: str, at: int) -> None:
     told = asked(name, failed)
     assert told.kind == kind
     assert not told.pauses
-    assert f"answered {failed.status} to " in str(told.error)
+    assert f"answered {failed.status} to " in str(told.error) or "there is nothing at" in str(told.error)
 
 
 THROTTLED = [(name, at) for name, api in APIS.items() for at in range(len(api.throttled))]
@@ -537,4 +877,29 @@ def test_a_page_is_not_taken_for_all_where_the_answer_says_that_there_is_more(na
     assert api.unpaged in str(refused.error)
     assert "'paging' = 'none' takes the first page alone" in str(refused.error)
     assert outcome({**unset, "paging": "none"}, first).rows == ADA
-    assert outcome(unset, last).kind == "found", "nothing says that there is more"
+    if "start_index" not in str(api.options):  # which counts from 0 there, and from 1 for SCIM
+        assert outcome(unset, last).kind == "found", "nothing says that there is more"
+
+
+PARTIAL = [(name, at) for name, api in APIS.items() for at in range(len(api.partial))]
+
+
+@pytest.mark.parametrize(("name", "at"), PARTIAL)
+def test_an_answer_that_says_that_it_is_not_whole_is_an_error(name: str, at: int) -> None:
+    api = APIS[name]
+    unset = {key: text for key, text in api.options.items() if not key.startswith("pag")}
+    told = outcome(unset, api.partial[at])
+    assert "there is more" in str(told.error) or "is not whole" in str(told.error)
+    assert outcome({**unset, "partial": "accept"}, api.partial[at]).rows == ADA
+
+
+@ALL
+def test_the_same_comes_over_a_connection(name: str, api: Server) -> None:
+    known = APIS[name]
+    url = asked(name, known.found).asked[0].url
+    for answer, rows in ((known.found, ADA), (known.missing, [])):
+        headers = {key: text for key, text in answer.headers.items() if key != "content-type"}
+        act = {"status": answer.status, "headers": headers, "body": answer.body.decode("latin-1")}
+        api.script(unquote(urlsplit(url).path), act, {"status": 404, "repeat": True})
+        given = {**known.options, "connector": "http", "url": known.options["url"].replace(HOME, api.url)}
+        assert ask(LookupTable("people", SCHEMA, (), given), {"id": ["1"]}) == rows
