@@ -199,6 +199,17 @@ def test_deciding_and_writing_meet_in_the_forms_of_join_and_the_planner() -> Non
     assert wrong == []
 
 
+FACTS = ("facts_of_lookup_tables", "key_conditions", "session_interface", "spark_analysis", "system_time")
+
+
+@pytest.mark.parametrize(
+    "module", [*FACTS, "views_and_derived_tables", "column_pruning", "cost", "key_casts"]
+)
+def test_what_is_known_depends_on_nothing_that_is_decided(module: str) -> None:
+    imported = library_imports(LIBRARY / "plan" / f"{module}.py")
+    assert [name for name in sorted(imported) if is_within(name, "plan.decide")] == []
+
+
 def test_rooms_are_named_from_the_ground_up() -> None:
     names = list(MAY_IMPORT)
     for number, room in enumerate(names):

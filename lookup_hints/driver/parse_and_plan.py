@@ -19,7 +19,7 @@ from lookup_hints.driver.views import analysed_plan
 from lookup_hints.errors import HintError, Problem
 from lookup_hints.hints.hint_comments import LookupHint, read_hints
 from lookup_hints.lookup_spec import Invalidation, LookupSpec
-from lookup_hints.plan.decide.cost import UNKNOWN, LeftRows
+from lookup_hints.plan.cost import UNKNOWN, LeftRows
 from lookup_hints.plan.decide.settings import session_option
 from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.parse.lookup_use import LookThrough

@@ -25,7 +25,7 @@ from lookup_hints.driver.table_sizes import LeftCosts, TableSizes
 from lookup_hints.driver.views import LookupViews, view_definition
 from lookup_hints.errors import QueryError
 from lookup_hints.hints.hint_comments import LookupHint
-from lookup_hints.plan.decide.key_casts import ANSI
+from lookup_hints.plan.key_casts import ANSI
 from lookup_hints.plan.parse.lookup_use import LookThrough
 from lookup_hints.pyspark_internals import all_settings
 from lookup_hints.spi import Connector

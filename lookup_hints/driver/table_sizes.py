@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from lookup_hints.plan.decide.cost import LeftRows, certain_rows, files_of
+from lookup_hints.plan.cost import LeftRows, certain_rows, files_of
 from lookup_hints.process.open_connectors import call_with_timeout
 from lookup_hints.spi import Connector, LookupTable, Statistics, TableSize
 

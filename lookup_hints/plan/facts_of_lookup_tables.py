@@ -12,10 +12,8 @@ from functools import cached_property
 from sqlglot import exp
 
 from lookup_hints.hints.hint_comments import LookupHint, merged
-from lookup_hints.plan.decide.access import AUTO, LOOKUP
-from lookup_hints.plan.decide.key_casts import is_key_type
-from lookup_hints.plan.decide.settings import options_of_table
 from lookup_hints.plan.joins import Form, FoundJoin, cannot_run
+from lookup_hints.plan.key_casts import is_key_type
 from lookup_hints.plan.key_conditions import (
     ColumnNames,
     Conditions,
@@ -39,7 +37,7 @@ from lookup_hints.plan.views_and_derived_tables import ViewResolver, names_view
 from lookup_hints.spi import Connector
 from lookup_hints.spi.arrow_types import type_name
 from lookup_hints.spi.connector import why_not_read
-from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
+from lookup_hints.spi.lookup_options import AUTO, LOOKUP, LOOKUP_OPTIONS, options_of_table
 from lookup_hints.spi.option_values import InForce, Place, in_force
 from lookup_hints.sql.text_edits import Cut
 

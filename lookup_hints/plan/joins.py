@@ -10,8 +10,8 @@ from typing import Any, ClassVar, TypeVar
 from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.plan.decide.access import AccessDecision
-from lookup_hints.plan.decide.key_casts import KeyCast
 from lookup_hints.plan.decide.settings import Choice
+from lookup_hints.plan.key_casts import KeyCast
 from lookup_hints.plan.key_conditions import ColumnNames, Conditions, Conjunct, KeyEquality
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.query_blocks import Block, Relation

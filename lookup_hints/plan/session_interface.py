@@ -8,7 +8,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from lookup_hints.lookup_spec import Invalidation, LookupSpec
-from lookup_hints.plan.decide.cost import LeftRows
+from lookup_hints.plan.cost import LeftRows
 from lookup_hints.plan.parse.lookup_use import LookThrough
 from lookup_hints.plan.spark_analysis import Analyse
 from lookup_hints.retry import RowPredicate

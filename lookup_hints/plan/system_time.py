@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from lookup_hints.errors import Problem, UnsupportedLookup
-from lookup_hints.plan.decide.settings import options_of_table
 from lookup_hints.plan.facts_of_lookup_tables import Facts
 from lookup_hints.plan.joins import NotReadEither
 from lookup_hints.plan.parse.query_blocks import Block, Query, Relation, Shape
@@ -21,7 +20,7 @@ from lookup_hints.plan.parse.statement import PRESENT, Statement
 from lookup_hints.plan.spark_analysis import Analysis
 from lookup_hints.plan.views_and_derived_tables import names_of_cte, select_items
 from lookup_hints.spi.changed_column_and_versions import versions_of
-from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, options_of_table
 from lookup_hints.spi.option_values import InForce, Place, in_force
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.lexer import quoted

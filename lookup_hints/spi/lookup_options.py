@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from lookup_hints.spi.option_values import (
     BOOLEAN,
@@ -19,8 +20,15 @@ from lookup_hints.spi.option_values import (
     integer,
     number,
     options_at,
+    parsed,
     spelled,
 )
+
+if TYPE_CHECKING:
+    from lookup_hints.spi.request_and_answer import LookupTable
+
+LOOKUP, SCAN, AUTO = "lookup", "scan", "auto"
+"""The values of the option ``access``."""
 
 _QUERY = frozenset({Place.HINT, Place.TABLE})
 _EVERYWHERE = frozenset(Place)
@@ -51,7 +59,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "access",
-        choice("lookup", "scan", "auto"),
+        choice(LOOKUP, SCAN, AUTO),
         "lookup: ask the table by key; scan: read it whole, and let Spark join; auto: whichever is "
         "surely cheaper. Default: lookup where a LOOKUP hint names the table, else auto.",
         places=_EVERYWHERE,
@@ -477,3 +485,17 @@ RETRY_KEYS: tuple[str, ...] = (
     "backoff-multiplier",
     "jitter-factor",
 )
+
+
+def options_of_table(table: LookupTable) -> dict[str, Any]:
+    """The typed lookup options of its WITH, by their keys in a hint.
+
+    Raises:
+        OptionError: one has a value that it cannot have.
+    """
+    owner = f"table {table.name}: "
+    return {
+        option.key: parsed(option, key, text, owner=owner)
+        for key, text in table.options.items()
+        if text and (option := TABLE_OPTIONS.get(key)) is not None
+    }

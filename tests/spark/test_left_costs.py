@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lookup_hints.driver.table_sizes import explained_cost, least_rows
-from lookup_hints.plan.decide.cost import LeftRows
+from lookup_hints.plan.cost import LeftRows
 
 if TYPE_CHECKING:
     import pytest

@@ -13,7 +13,7 @@ import pytest
 
 from lookup_hints import LookupSession, disable, enable, register_retry_predicate
 from lookup_hints.errors import DdlError, HintError, OptionError, QueryError, UnsupportedLookup
-from lookup_hints.plan.decide.key_casts import ANSI
+from lookup_hints.plan.key_casts import ANSI
 from lookup_hints.process.running_task import running_statement
 from lookup_hints.pyspark_internals import all_settings, load_sql
 from tests.spark.versions import SPARK

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from lookup_hints.plan.decide.cost import LeftRows
+from lookup_hints.plan.cost import LeftRows
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.spi import TableSize
+from lookup_hints.spi.lookup_options import AUTO, SCAN
 
-LOOKUP, SCAN, AUTO = "lookup", "scan", "auto"
 """The values of the option ``access``."""
 
 LEFT_ROWS_PER_ROW = 0.9

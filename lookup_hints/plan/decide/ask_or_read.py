@@ -9,17 +9,15 @@ from math import prod
 from sqlglot import exp
 
 from lookup_hints.errors import HintError, OptionError, Problem
+from lookup_hints.plan.cost import LeftRows
 from lookup_hints.plan.decide.access import (
-    LOOKUP,
     MOST_ROWS,
-    SCAN,
     AccessDecision,
     Case,
     decide,
     keys_worth_reading,
     size_text,
 )
-from lookup_hints.plan.decide.cost import LeftRows
 from lookup_hints.plan.facts_of_lookup_tables import Facts
 from lookup_hints.plan.joins import FoundJoin
 from lookup_hints.plan.key_conditions import Conjunct, known_conjuncts, references
@@ -29,6 +27,7 @@ from lookup_hints.plan.parse.query_parts import gives_rows
 from lookup_hints.plan.spark_analysis import LeftSide
 from lookup_hints.spi import TableSize
 from lookup_hints.spi.connector import why_not_read
+from lookup_hints.spi.lookup_options import LOOKUP, SCAN
 from lookup_hints.spi.option_values import InForce, Place
 from lookup_hints.sql.lexer import Kind
 from lookup_hints.sql.sql_text import SqlText

@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from lookup_hints.errors import Problem
 from lookup_hints.lookup_spec import LookupSettings
-from lookup_hints.plan.decide.key_casts import KeyCast, is_key_type, order_cast
 from lookup_hints.plan.facts_of_lookup_tables import Facts
 from lookup_hints.plan.joins import FoundJoin, JoinOrder, NotReadEither, cannot_run, refused
+from lookup_hints.plan.key_casts import KeyCast, is_key_type, order_cast
 from lookup_hints.plan.key_conditions import (
     OPERATORS,
     TURNED,

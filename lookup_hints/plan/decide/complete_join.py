@@ -17,7 +17,6 @@ from lookup_hints.plan.decide.access import AccessDecision
 from lookup_hints.plan.decide.ask_or_read import stopped_early
 from lookup_hints.plan.decide.asof_and_range_joins import is_order_asked, order_cast_of
 from lookup_hints.plan.decide.budgets import gives_limits
-from lookup_hints.plan.decide.key_casts import ANSI, KeyCast, key_cast
 from lookup_hints.plan.decide.settings import Choice, choose
 from lookup_hints.plan.facts_of_lookup_tables import Facts
 from lookup_hints.plan.joins import (
@@ -28,6 +27,7 @@ from lookup_hints.plan.joins import (
     asked_columns,
     refused,
 )
+from lookup_hints.plan.key_casts import ANSI, KeyCast, key_cast
 from lookup_hints.plan.key_conditions import KeyEquality
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.statement import Statement

@@ -28,9 +28,9 @@ from lookup_hints.spi.lookup_options import (
     LOOKUP_OPTIONS,
     RETRY_KEYS,
     SESSION_OPTIONS,
-    TABLE_OPTIONS,
+    options_of_table,
 )
-from lookup_hints.spi.option_values import Conf, InForce, Place, in_force, parsed
+from lookup_hints.spi.option_values import Conf, InForce, Place, in_force
 from lookup_hints.spi.request_and_answer import LookupTable
 
 _MISS, _EXCEPTION = "lookup_miss", "exception"
@@ -163,20 +163,6 @@ def session_option(key: str, conf: Conf) -> Any:
 def _given(hint: LookupHint | None, table: LookupTable, conf: Conf) -> _Given:
     given = {Place.HINT: {} if hint is None else hint.options, Place.TABLE: options_of_table(table)}
     return _Given({option.key: in_force(option, conf, given) for option in LOOKUP_OPTIONS}, hint, table)
-
-
-def options_of_table(table: LookupTable) -> dict[str, Any]:
-    """The typed lookup options of its WITH, by their keys in a hint.
-
-    Raises:
-        OptionError: one has a value that it cannot have.
-    """
-    owner = f"table {table.name}: "
-    return {
-        option.key: parsed(option, key, text, owner=owner)
-        for key, text in table.options.items()
-        if text and (option := TABLE_OPTIONS.get(key)) is not None
-    }
 
 
 def _sources(given: _Given, settings: LookupSettings) -> dict[str, Place]:

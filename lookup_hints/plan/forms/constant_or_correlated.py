@@ -9,10 +9,10 @@ from itertools import product
 import pyarrow as pa
 from sqlglot import exp
 
-from lookup_hints.plan.decide.key_casts import KEY, KeyCast
 from lookup_hints.plan.facts_of_lookup_tables import Facts, where_of
 from lookup_hints.plan.forms.on_using_natural import KINDS
 from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
+from lookup_hints.plan.key_casts import KEY, KeyCast
 from lookup_hints.plan.key_conditions import (
     ColumnNames,
     Conditions,

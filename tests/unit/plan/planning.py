@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lookup_hints.hints.hint_comments import lookup_hints
 from lookup_hints.lookup_spec import Invalidation, LookupSpec
-from lookup_hints.plan.decide.cost import LeftRows
+from lookup_hints.plan.cost import LeftRows
 from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.parse.lookup_use import LookThrough
 from lookup_hints.plan.planner import plan

@@ -7,19 +7,10 @@ from typing import NoReturn
 
 import pytest
 
-from lookup_hints.plan.decide.access import (
-    AUTO,
-    FEWEST_KEYS,
-    LOOKUP,
-    MOST_ROWS,
-    SCAN,
-    AccessDecision,
-    Case,
-    decide,
-    size_text,
-)
-from lookup_hints.plan.decide.cost import UNKNOWN, LeftRows
+from lookup_hints.plan.cost import UNKNOWN, LeftRows
+from lookup_hints.plan.decide.access import FEWEST_KEYS, MOST_ROWS, AccessDecision, Case, decide, size_text
 from lookup_hints.spi import TableSize
+from lookup_hints.spi.lookup_options import AUTO, LOOKUP, SCAN
 
 MILLION = TableSize(1_000_000, 68_000_000, "pg_class")
 READING = "reading brings about 1,000,000 rows, 68.0 MB (pg_class)"

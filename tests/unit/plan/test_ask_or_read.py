@@ -9,7 +9,7 @@ import pytest
 
 from lookup_hints.errors import HintError, LookupHintsError, OptionError, UnsupportedLookup
 from lookup_hints.notebook.html import plan_picture
-from lookup_hints.plan.decide.cost import UNKNOWN, LeftRows
+from lookup_hints.plan.cost import UNKNOWN, LeftRows
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.spark_analysis import Columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lookup_hints.plan.decide.cost import UNKNOWN, LeftRows, certain_rows, files_of
+from lookup_hints.plan.cost import UNKNOWN, LeftRows, certain_rows, files_of
 
 MILLION = "Range (0, 1000000, step=1, splits=Some(2)), Statistics(sizeInBytes=7.6 MiB, rowCount=1.00E+6)"
 FILE = "Relation spark_catalog.default.orders[id#5L,s#7] parquet, Statistics(sizeInBytes=2.0 GiB)"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lookup_hints.errors import UnsupportedLookup
-from lookup_hints.plan.decide.key_casts import key_cast
+from lookup_hints.plan.key_casts import key_cast
 from lookup_hints.plan.spark_analysis import Columns
 from tests.unit.plan.planning import context, planned
 
