@@ -115,6 +115,8 @@ class _WaitingRequest(NamedTuple):
     granted: asyncio.Future[None]
 
 
+# An answer is not over when it is read: parsed, it takes eight times its text, until its rows are Arrow.
+# (docs/decisions/0080)
 class ByteLease:
     """What one lookup holds of a budget; it comes back after its ``with`` block, or when it is forgotten."""
 
@@ -176,6 +178,8 @@ class ByteLease:
         if granted is not None:
             await granted
 
+    # Waits for room for what is usual here; where more comes than there is room for, reading stops and TCP
+    # slows the server. (docs/decisions/0080)
     async def expect(self, size: int) -> None:
         """Wait until there is room for ``size`` bytes, of which what comes next is taken first."""
         granted = self.request(size)
@@ -280,6 +284,8 @@ class ByteLease:
         if self._budget._waiting:
             self._budget._grant_waiters()
 
+    # A lease moves while it holds bytes and waits for nothing: then room will come. Where none moves, the
+    # oldest goes on. (docs/decisions/0080)
     def _update_moving(self) -> None:
         moves = self.held > 0 and not self._waits and not self._pauses
         if moves is not self._is_moving:

@@ -68,6 +68,7 @@ def parse_path(text: str) -> Path:
     return Path(text, _compile_jmespath(text))
 
 
+# A chain of names, as most paths are, needs no jmespath.
 def _follow_names(names: tuple[str, ...]) -> Callable[[Any], Any]:
     if len(names) == 1:
         [only] = names

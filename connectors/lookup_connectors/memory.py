@@ -182,6 +182,7 @@ class MemoryConnector(
 
     # Inside.
 
+    # One table may be asked by different columns in one statement.
     def _index_by(self, rows: pa.Table, columns: tuple[str, ...]) -> _Index:
         if columns not in self._indexes:
             self._indexes[columns] = _Index(rows.select(columns))

@@ -171,6 +171,7 @@ _TRUE = pa.array(["t", "true", "y", "yes", "1"])
 _FALSE = pa.array(["f", "false", "n", "no", "0"])
 
 
+# Arrow takes 0xFF for an integer. (docs/decisions/0170)
 def _parsed_integers(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     characters = _characters(texts)
     if b"x" in characters or b"X" in characters:
@@ -185,6 +186,8 @@ def _integer(text: str, bits: int) -> int | None:
     return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None
 
 
+# Arrow computes decimals modulo 2^128, so more digits than that are looked at one by one.
+# (docs/decisions/0170)
 def _parsed_decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """By Arrow, where it has room for all the digits, and as many again as the scale may add."""
     characters = _characters(texts)

@@ -124,6 +124,8 @@ class HeldTable:
 
     # --- when ------------------------------------------------------------------------------------------
 
+    # Times of day follow the wall clock as it is now, ages the clock that does not jump: a wall clock set
+    # back by an hour causes no reload. (docs/decisions/0162)
     def _next_reload(self, current: Generation, note: Note | None) -> float:
         """When the table is read again, on the shared clock."""
         reload, began, ended = self._wanted.reload, current.began / TICKS, current.ended / TICKS
@@ -156,6 +158,8 @@ class HeldTable:
         began = np.array([current.began / TICKS])
         return bool(self._invalidations.allow(np.zeros(1, np.uint64), began)[0])
 
+    # A first load that fails, fails the task: asking by key instead would hide that the options cannot work.
+    # (docs/decisions/0162)
     def _load_first(self) -> Generation:
         came = self._generations.now
         with self._generations.loading(wait=True):
@@ -170,6 +174,8 @@ class HeldTable:
             raise NotKept("what was written of the table cannot be read")
         return current
 
+    # No process is in charge: a timer would need a process that lives on, and Spark ends idle workers. So a
+    # reload begins when a lookup finds that it is due. (docs/decisions/0162)
     def _start_reload(self) -> None:
         if self._reloading is None or not self._reloading.is_alive():
             self._reloading = Thread(target=self._reload_alone, name="lookup-reload", daemon=True)
@@ -210,6 +216,8 @@ class HeldTable:
         self._note_failure("cache", text)
         return NotKept(text)
 
+    # Written down for all processes of the executor, so that they do not all try what one has tried.
+    # (docs/decisions/0162)
     def _note_failure(self, kind: str, text: str) -> None:
         self.loads += LookupMetrics(cache_load_failures=1)
         self._generations.note(kind, text)
@@ -350,6 +358,7 @@ class Switching(Cache):
             )
             return NOTHING
 
+    # A failure to read fails nothing here: nobody has asked for the table to be read. (docs/decisions/0163)
     def _has_read(self, keys: int) -> bool:
         """Read the table if this many more keys make it worthwhile and no other process is reading it."""
         asked = _add_to_counter(self._path / "asked", keys)
@@ -368,6 +377,8 @@ class _Use:
     """Somebody uses the folder of a run as long as this is there."""
 
 
+# What is read belongs to one run of a statement: a later one may find newer rows, as it does when it asks.
+# (docs/decisions/0163)
 def use_of(path: Path) -> object:
     """Make the folder of a run. It stays until nothing that this has returned is left, and a later run comes.
 
@@ -390,6 +401,7 @@ def use_of(path: Path) -> object:
 _TRIES = 1000
 
 
+# The file may be removed between the opening and the lock; its number of links shows that.
 def _open_locked(path: Path, how: int) -> int | None:
     """The file ``path``, opened and locked; None where others have it, or it is gone by then."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -413,6 +425,8 @@ def _remove_unused(new: Path) -> None:
                 os.close(file)
 
 
+# The count is that of the executor, whose tasks share what is read; read and written under one lock.
+# (docs/decisions/0163)
 def _add_to_counter(path: Path, more: int) -> int:
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

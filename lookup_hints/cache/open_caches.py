@@ -186,6 +186,8 @@ def _drop_oldest(opened: OrderedDict[Any, Any]) -> None:
         opened.popitem(last=False)
 
 
+# The columns are part of the name: a query of fewer columns could use a store of more, but which stores there
+# are would have to be found out. (docs/decisions/0158)
 def _folder_of(spec: LookupSpec, identity: str, folder: Path | None) -> Path:
     from lookup_hints.cache.store.hashing import can_hash
 
@@ -266,6 +268,8 @@ class WatchedTable:
         self.asked = 0
         """How often this task has asked."""
 
+    # A check that fails stops the cache until the next one: a row that may have changed is what the option
+    # was to prevent. (docs/decisions/0169)
     def is_current(self) -> bool:
         """Whether all that has changed is invalidated; asks the source if that is due.
 

@@ -191,6 +191,8 @@ class TaskCache:
         """How many rows the next window may have, for what is known of their keys; None: any number."""
         return None if self._cache is None else self._cache.most_rows()
 
+    # Beside the engine, not in it: Spark's thread asks the cache for a window, and the event loop never waits
+    # for a disk. (docs/decisions/0158)
     def recall(self, keys: Keys) -> Keys:
         """``keys`` with what is known of them. What has been learned is written before."""
         self.write()

@@ -117,6 +117,7 @@ def one_zero(column: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_nan(positive), pa.scalar(float("nan"), column.type), positive)
 
 
+# One number for each pair of codes, so that any number of key columns ends as one dictionary.
 def _pair_codes(left: Keys, right: Keys) -> Keys:
     width = pa.scalar(max(right.table.num_rows, 1), pa.int64())
     pairs = pc.add(pc.multiply(left.codes.cast(pa.int64()), width), right.codes)
@@ -133,6 +134,7 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(_chunks_of(column))
 
 
+# concat_arrays needs one array at least, and a chunked array may have none.
 def _chunks_of(column: pa.ChunkedArray) -> list[pa.Array]:
     return column.chunks or [pa.array([], column.type)]
 

@@ -14,10 +14,14 @@ from lookup_hints.spi.request_and_answer import OrderCondition
 
 Integers = npt.NDArray[np.int64]
 
+# Rows of ranges come once for each value, so the number of values at once is bounded by the most ranges that
+# hold one. (docs/decisions/0208)
 MOST_PAIRS = 4_000_000
 """Where ranges overlap, each value is compared with each row of its key: so many pairs at once."""
 
 
+# So each connector and each cache works without a change, and one cached answer serves every moment.
+# (docs/decisions/0191)
 @dataclass(frozen=True)
 class Answering:
     """The rows that answer some values.

@@ -182,6 +182,8 @@ class AsyncRunner:
             self._start_request(step)
         return step
 
+    # The timer is later than the request's own timeout: a lookup that ignores its cancellation must not block
+    # the task.
     def _start_request(self, ask: ScheduledRequest) -> None:
         task = self._spawn_task(self._serve_request(ask))
         give_up_at = ask.deadline + CANCEL_SECONDS
@@ -202,6 +204,7 @@ class AsyncRunner:
         else:
             self._advance_run()
 
+    # Kept in a set, as the event loop holds only weak references to its tasks.
     def _spawn_task(self, coroutine: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
@@ -219,6 +222,8 @@ class AsyncRunner:
         if hold != self._holding:
             self._hold_back(hold)
 
+    # Cancelling and asking again was not taken: servers would answer the same question twice.
+    # (docs/decisions/0115)
     def _hold_back(self, hold: Hold | None) -> None:
         connector = self._scheduler.connector
         if self._end_of_hold is not None:

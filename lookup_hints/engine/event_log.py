@@ -165,6 +165,7 @@ def _differ_in_spelling(strangers: pa.Table, asked: pa.Table) -> bool:
     return any(_normalized_key(row) in known for row in zip(*strangers.to_pydict().values(), strict=True))
 
 
+# As a source might compare: without case, forms of accents, blanks around it and leading zeros.
 def _normalized_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(
         unicodedata.normalize("NFKC", part).casefold().strip().lstrip("0") if isinstance(part, str) else part

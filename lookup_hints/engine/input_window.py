@@ -200,6 +200,7 @@ class Window:
         self._codes, self._found, self.found_bytes, self._ready = self._codes[:0], [], 0, 0
         return settled
 
+    # What later rows need stays behind: equal keys are still asked once. (docs/decisions/0115)
     def _take_first(self, rows: int) -> Settled:
         codes, self._codes = self._codes[:rows], self._codes[rows:]
         values = self._values

@@ -152,6 +152,8 @@ def with_permits_async(
     return sending
 
 
+# A connector that sends several requests in a lookup takes a permit for each: pages, redirects and repeated
+# requests count, too. (docs/decisions/0141)
 def _takes_permits(connector: Connector, limiter: RequestLimiter) -> bool:
     return limiter is not UNLIMITED and not isinstance(connector, AcquiresPermits)
 

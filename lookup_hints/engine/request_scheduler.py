@@ -149,6 +149,8 @@ class RequestScheduler:
         """Hand back settled rows before which no unsettled one is, in the order of the input."""
         return self._state.held.finished()
 
+    # Ends after a while: servers close connections that are not read, and a slow consumer must not make
+    # lookups fail. (docs/decisions/0115)
     def hold(self, now: float) -> Hold | None:
         """Whether lookups under way should wait. What they have left of their time must do for the source."""
         if self._state.held.found_bytes < HOLD_BYTES:
@@ -218,6 +220,8 @@ class RequestScheduler:
         due = self._state.waiting.next_due
         return Idle() if due is None else WaitUntil(due)
 
+    # Beyond the memory for rows, only the key that the first row waits for is requested, whatever slots
+    # others hold: so the task always moves. (docs/decisions/0115)
     def _next_for_head(self, now: float) -> NextStep:
         """The request that unblocks the first row, which holds up the others; nothing else may be sent.
 
@@ -377,6 +381,8 @@ class RequestScheduler:
                 self._state.events.down(self.limiter.outage)
             self._settling.fail(ask, error, now)
 
+    # Time without a permit does not count against the timeout of a key, unless the source is down.
+    # (docs/decisions/0141)
     def _requeue_without_permit(self, ask: ScheduledRequest, now: float) -> None:
         """The limits of the origin left ``ask`` no time: none of that counts."""
         self._uncount_request(ask)
@@ -390,6 +396,7 @@ class RequestScheduler:
         for part in ask.parts:
             self._put_back_part(part, now)
 
+    # It was never sent: counts show what the source has seen.
     def _uncount_request(self, ask: ScheduledRequest) -> None:
         again = sum(len(part) for part in ask.parts if part.attempt > 1)
         self.recorder.count(requests=-ask.slots, retried_keys=-again)
@@ -402,6 +409,8 @@ class RequestScheduler:
             self._settling.leave(part.batch, len(part))
             self._state.fresh.put_back(part.batch.window, part.positions, self._state.held)
 
+    # An index likes the order of keys, but then the first row may be settled last and hold all others.
+    # (docs/decisions/0115)
     def _sort_wide_windows(self) -> None:
         """Windows that will hold much let their first rows go as soon as they can."""
         if self._state.size.rows is not None and not self._state.spec.by_row:

@@ -286,6 +286,8 @@ class RowRunner(AsyncRunner):
         self._scheduler.recorder.took(took)
         self._scheduler.recorder.in_flight(self._most_in_flight)
 
+    # Keys that have not started go back when rows turn out to be wide: a row lookup hands out hundreds ahead.
+    # (docs/decisions/0115)
     def _return_unasked(self) -> None:
         """Let the scheduler say again when the keys that wait here are asked: rows fill the memory."""
         waiting: dict[_RequestByRow, list[int]] = {}

@@ -61,6 +61,8 @@ class AdaptiveLimit(Record):
         """Seconds until a lower limit shows: what is under way has to end first."""
         return min(self.round or _FIRST_ROUND_SECONDS, _LONGEST_ROUND_SECONDS)
 
+    # Doubles until the first refusal; what was refused is remembered, and the limit rests 5 % below it.
+    # (docs/decisions/0141)
     def served(self, requests: int, in_flight: float, seconds: float, now: float) -> None:
         """This many requests were served, the last one in ``seconds``; it grows where half of it is used."""
         value = self.value or START

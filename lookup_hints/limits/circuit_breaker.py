@@ -53,6 +53,7 @@ class Breaker(Record):
             return self._probed_at + _PROBE_SECONDS - now
         return 0.0
 
+    # A lost probe is no attempt of its key: an outage would use up `max-attempts`. (docs/decisions/0141)
     def probes(self, now: float) -> None:
         """A request goes out although it is open."""
         if now >= self._probed_at + _PROBE_SECONDS:
@@ -145,6 +146,9 @@ class Pause(Record):
             self._tries_at = 0.0
         self.opens = max(self.opens, now + min(seconds, LONGEST_TOLD))
 
+    # Whether a pause holds for all requests depends on what the origin bounds: one that bounds requests at
+    # once serves others meanwhile, one that bounds a rate refuses all. So it is tried once.
+    # (docs/decisions/0141)
     def may_try(self, now: float) -> bool:
         return 0 < self._tries_at <= now
 
@@ -164,6 +168,8 @@ class Pause(Record):
             left = min(left, (now - self._tried_at) / 10)
         return max(poll, left)
 
+    # A pause of our own is the last resort, used only where one request at a time is refused.
+    # (docs/decisions/0141)
     def refused(self, started: float, guess: float, now: float) -> None:
         """A request was refused without a word on how long to wait, and no less can be asked at once.
 

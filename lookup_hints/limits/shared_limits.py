@@ -153,6 +153,8 @@ _ATTEMPTS = 50
 """The lock is held for microseconds; a process that holds it longer was interrupted or stopped."""
 
 
+# A mapped file in the folder that Spark makes for the executor, and deletes with it. Decisions work on
+# numbers by place, so that tests can give them a list. (docs/decisions/0141)
 class LimitStore:
     """The shared limits of one origin, and the lock that goes with them."""
 
@@ -320,6 +322,7 @@ class Leases(Record):
     def held(self) -> float:
         return sum(lease.held for lease in self._used_leases())
 
+    # Leased, so that a request costs no lock while nothing is amiss. (docs/decisions/0141)
     def grant(self, lease: Lease, wanted: int, limit: int, now: float) -> int:
         """Up to ``wanted`` more permits for ``lease``, where all may hold ``limit``; how many these are.
 

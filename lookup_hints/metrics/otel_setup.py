@@ -30,6 +30,7 @@ class Signals:
         return self.metrics or self.traces
 
 
+# Asked for by OpenTelemetry's own variables; there is no option of ours. (docs/decisions/0137)
 def signals(environment: Mapping[str, str]) -> Signals:
     """The signals enabled by ``environment``: none, unless it names an endpoint or the exporter ``otlp``.
 
@@ -82,6 +83,8 @@ class Telemetry:
         return UNOBSERVED if self._sending is None else self._sending.observer(name)
 
 
+# At the first task of a worker: threads of the SDK do not live through the fork from PySpark's daemon.
+# (docs/decisions/0137)
 def sending_of(environment: Mapping[str, str]) -> Sending | None:
     """What sends what ``environment`` asks for; None where it asks for nothing, or the SDK is not there.
 

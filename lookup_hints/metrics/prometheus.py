@@ -105,6 +105,7 @@ def _metric_family(field: str, about: About, values: Iterable[tuple[tuple[str, .
     return plain
 
 
+# Each bucket of Prometheus counts all that are smaller, too.
 def _cumulative_buckets(latencies: Latencies) -> list[tuple[str, float]]:
     ends = [(f"{1e-6 * Latencies.GROWTH**end:.4g}", end) for end in _BOUNDS]
     return [
@@ -166,6 +167,8 @@ LOOPBACK = "127.0.0.1"
 _log = logging.getLogger("lookup_hints.metrics")
 
 
+# The exposition format, the HTTP server and the escaping of labels are those of `prometheus_client`.
+# (docs/decisions/0136)
 class MetricsServer:
     """Serves the counts of a session until it is stopped, or the driver ends; a context manager.
 

@@ -20,6 +20,8 @@ from lookup_hints.spi import Connector
 from lookup_hints.spi.request_and_answer import LookupTable
 
 
+# As bytes, which a task reads only where its process has no equal connector: accumulators of later tasks
+# would be lost otherwise. (docs/decisions/0110)
 class PickledConnector(Connector):
     """Stands for a connector until a worker process uses it."""
 

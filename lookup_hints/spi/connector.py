@@ -110,6 +110,7 @@ class Connector:
         """
         return place_of(self.table)
 
+    # Never a password, token or key: it is shown in messages and is a name of files. (docs/decisions/0140)
     def origin(self) -> str:
         """The server and user that budgets and limits apply to, without a password.
 

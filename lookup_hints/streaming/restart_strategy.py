@@ -167,6 +167,7 @@ class ExponentialDelayRestart:
         wait = self._backoff_after(attempts, spread)
         return RestartDecision(wait, Failures(attempts + 1, now + wait))
 
+    # A float overflows after a few hundred attempts.
     def _backoff_after(self, attempts: int, spread: float) -> float:
         try:
             wait = self.initial_backoff * self.multiplier**attempts

@@ -158,6 +158,8 @@ def no_checkpoint(insert: StreamInsert, *, has_root: bool) -> Problem:
     )
 
 
+# A new checkpoint over files that an older one wrote skips batch 0, and its rows never arrive.
+# (docs/decisions/0046)
 def _is_new_checkpoint(checkpoint: str, spark: Any) -> bool:
     """Whether no query has planned a batch with this checkpoint."""
     offsets = f"{checkpoint.rstrip('/')}/offsets"

@@ -287,6 +287,7 @@ def _field_of_progress(progress: Any, name: str) -> Any:
     return getattr(progress, name) if hasattr(progress, name) else progress.get(name)
 
 
+# Before Python 3.11 fromisoformat takes no Z.
 def _parse_time(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 

@@ -315,6 +315,7 @@ class Supervisor:
         self._set_status(query, Status.RUNNING)
         self._watch_query(query)
 
+    # The run's number changes, so that its late end does not count for the next run.
     def _stop_query(self, query: Supervised) -> None:
         if query.status.is_end:
             return
@@ -327,6 +328,7 @@ class Supervisor:
             query.status = status
             self._changed.notify_all()
 
+    # awaitTermination blocks, so each run of a query has a thread.
     def _watch_query(self, query: Supervised) -> None:
         watched, number = query.query, query._run_number
 

@@ -130,6 +130,7 @@ def _is_plain(function: object, name: str) -> bool:
     return not inspect.iscoroutinefunction(inspect.unwrap(function))
 
 
+# Two packages may claim one name. Which one would win is chance, so that is refused.
 def _find_installed(name: str) -> str | None:
     targets = {entry.value for entry in entry_points(group=GROUP) if entry.name == name.lower()}
     if len(targets) > 1:

@@ -91,6 +91,8 @@ class DeadLetterWriter:
         while self._kept - self._taken >= PART:
             self._write_part()
 
+    # Files get their names just before the task ends: Spark takes rows of a task that ended, and no others.
+    # (docs/decisions/0138)
     def finish(self) -> None:
         """Write the rest, and give all parts their names; those of an earlier run of the task are removed."""
         if self._spec.settings.dead_letters is None:
@@ -241,6 +243,7 @@ def _file_system(folder: str) -> tuple[FileSystem, str]:
     return system, path
 
 
+# One folder for each run keeps the listing short, and is a partition column for Spark. (docs/decisions/0138)
 def _run_name(application: str, run: TaskRun) -> str:
     """The name of the run of a statement, or of a micro-batch, which keeps it when it is repeated."""
     if run.batch is not None:
@@ -248,6 +251,8 @@ def _run_name(application: str, run: TaskRun) -> str:
     return "-".join(filter(None, (application or "here", running_statement())))
 
 
+# Named with the stage, too: a view that is read twice runs one function in two stages over different rows.
+# (docs/decisions/0138)
 def _query_token(application: str) -> str:
     """Tells runs of a streaming query apart, by which Spark groups its jobs."""
     group = job_property("spark.jobGroup.id") or application
@@ -286,6 +291,7 @@ def _row_as_json(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _value_as_json(value) for name, value in row.items()}
 
 
+# JSON has no bytes, and neither NaN nor infinities.
 def _value_as_json(value: Any) -> Any:
     if isinstance(value, bytes):
         return b64encode(value).decode("ascii")

@@ -181,6 +181,8 @@ def _check_connector(
             yield _time_lookups(connector, by, request.timeout, given)
 
 
+# The connector says what it knows, through its own client: a second client could see something else.
+# (docs/decisions/0182)
 def _checks_of_connector(connector: Connector, request: HealthRequest) -> Iterator[HealthCheck]:
     if not isinstance(connector, ReportsHealth):
         return
@@ -298,6 +300,8 @@ def _os_error_text(error: Exception) -> str:
 # --- keys and lookups -----------------------------------------------------------------------------
 
 
+# Through the ordinary lookup, so the login is the one that lookups make, with its errors and their cures.
+# (docs/decisions/0182)
 def _time_lookups(
     connector: Connector, by: tuple[str, ...], seconds: float, given: Mapping[str, str]
 ) -> HealthCheck:
@@ -367,6 +371,7 @@ def _sample_keys(connector: Connector, schema: pa.Schema) -> pa.Table | None:
     return pa.Table.from_batches(first, schema).slice(0, TIMED)
 
 
+# A made-up key still shows a refused login, a login page, and how long an answer takes. (docs/decisions/0182)
 def _make_up_value(kind: pa.DataType) -> object | None:
     """A value that few sources have."""
     if types.is_string(kind):

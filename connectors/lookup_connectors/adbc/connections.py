@@ -187,6 +187,8 @@ class Connections:
         """
         return await asyncio.wait_for(self._run_in_slot(action), seconds)
 
+    # A connection that was cancelled, failed or timed out is closed and never lent again; cancelling and
+    # closing share one lock, without which a test run ended in a segmentation fault. (docs/decisions/0157)
     async def _run_in_slot(self, action: Action[Result]) -> Result:
         with reporting().waiting("slot") if self._slots.locked() else nullcontext():
             await self._slots.acquire()

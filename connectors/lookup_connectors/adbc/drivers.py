@@ -47,6 +47,8 @@ def dialect_of(driver: str) -> str:
     return _DIALECTS.get(driver, "")
 
 
+# A driver's name in SQL loads code, so it counts as a connector for the security switches.
+# (docs/decisions/0157)
 def find_library(driver: str, entry_point: str | None, table: str) -> Library:
     """The library of ``driver`` on this machine; imports its module.
 

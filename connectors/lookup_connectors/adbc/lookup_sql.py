@@ -158,6 +158,8 @@ class AdbcStatements:
             return self._by_lists(keys)
         return self._by_rows(keys) if way == "rows" else self._by_parameters(keys)
 
+    # ADBC can bind a batch of rows, but runs the statement once for each. Arrays are one value of one row.
+    # (docs/decisions/0157)
     def _by_arrays(self, keys: pa.Table) -> Iterator[Question]:
         bound = _bound_arrays(self.by)
         compared = [column(plan, self.dialect) for plan in self.by]
@@ -230,6 +232,8 @@ class AdbcStatements:
         sql = f"SELECT asked.position AS {MARK}, found.* FROM {asked} CROSS JOIN LATERAL ({rows}) AS found"  # noqa: S608  quoted
         yield Question(sql, _keys_as_lists(keys), keys)
 
+    # DuckDB's LATERAL compares each value with all rows of its key; its own ASOF JOIN sorts them once.
+    # (docs/decisions/0191)
     def _by_asof_join(
         self, keys: pa.Table, order: OrderCondition, plans: Mapping[str, AdbcColumn]
     ) -> Question:
@@ -274,6 +278,8 @@ class AdbcStatements:
     def _found_columns(self) -> str:
         return _select_list(self.wanted, self.dialect, "found.")
 
+    # SQLite's driver tells types from the first rows: where these hold NULL alone it takes integers, and
+    # fails at the first text. (docs/decisions/0157)
     @property
     def _types_first(self) -> str:
         return _types_first(self.wanted, self.dialect)

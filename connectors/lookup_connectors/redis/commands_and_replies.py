@@ -145,6 +145,7 @@ def _get_strings(keys: Sequence[str], *, together: bool) -> Steps[list[Any]]:
     return [known.get(key) if value is None else value for key, value in zip(keys, values, strict=True)]
 
 
+# HMGET answers as many nils for a hash without these fields as for no hash at all. (docs/decisions/0024)
 def _get_hashes(keys: Sequence[str], fields: Sequence[str], *, together: bool) -> Steps[list[Any]]:
     """The ``fields`` of the hash at each key, None where there is nothing, and errors in their places."""
     values: list[Any] = [[]] * len(keys)

@@ -101,6 +101,8 @@ class Store:
 
     # Asking.
 
+    # The newest segment that has a key decides, even if its answer is too old: an older one must not come
+    # back. (docs/decisions/0158)
     def probe(self, keys: pa.Table, columns: Sequence[str], past: Past | None = None) -> ProbeResult:
         """The cached answers to ``keys``, which are distinct and hold no NULL.
 
@@ -165,6 +167,8 @@ class Store:
         if len(old):
             valid[old] = past.holds(content, entries[old], positions[old])
 
+    # Answers carry the time of their request: one may have left the source before a change, and be written
+    # after it. (docs/decisions/0160)
     def _drop_invalidated(self, segment: Segment, matches: Matches) -> tuple[Positions, Positions]:
         """Keys that a segment has, and their entries, but for what was invalidated."""
         is_same, entries = matches.is_same, matches.entries
@@ -173,6 +177,7 @@ class Store:
             is_same = is_same & self._invalidations.allow(content.hashes[entries], content.loaded[entries])
         return (matches.asked, entries) if is_same.all() else (matches.asked[is_same], entries[is_same])
 
+    # Other processes add and merge segments at any time, and readers take no lock. (docs/decisions/0158)
     def _refresh_segments(self) -> None:
         """Map what is new, and let go of what is gone."""
         if self._invalidations is not None:
@@ -234,6 +239,8 @@ class Store:
             self._unreadable.clear()
             self._refresh_segments()
 
+    # The limit is exact and the oldest segment goes first; before that, its used entries move to a newer one.
+    # (docs/decisions/0158)
     def _rescue_used_entries(self) -> None:
         """Where the limits are near, keep of the oldest answers those that were used, if they are fewer."""
         if self._folder.limits.part(_FULL).allow(self.rows, self.nbytes):
@@ -253,6 +260,8 @@ class Store:
         nbytes = accumulate(each.nbytes for each in filed)
         return filed[: 1 + sum(map(share.allow, rows, nbytes))]
 
+    # Of more than 16 segments 8 are merged. With a limit of 12, most rows of a merge had been through one
+    # before. (docs/decisions/0158)
     def _merge_segments(self) -> None:
         """Drop expired entries, unless they hide an older entry: a miss hides a row that was there before."""
         filed = self._cheapest_to_merge() if len(self._segments) > MOST_SEGMENTS else ()
@@ -292,6 +301,8 @@ class Store:
 
 _JITTER = 0.1
 
+# A moment without a zone is over when it is over twelve hours west of Greenwich; that asks for a key once too
+# often, never too seldom. (docs/decisions/0195)
 _WESTERNMOST = 12 * 3600.0
 """The largest UTC offset on Earth, in seconds: by then a local time has come everywhere."""
 
@@ -409,6 +420,8 @@ class Past:
             pc.fill_null(self.codes, -1).to_numpy(zero_copy_only=False), self.moments, self.keys
         )
 
+    # The present is when the source was asked: `9999-12-31` and next month's prices are plans, which may
+    # change. (docs/decisions/0195)
     def _asked_at(self, since: pa.Array, owners: Positions, asked: npt.NDArray[np.float64]) -> pa.Array:
         """For each version the time at which its source was asked.
 

@@ -240,6 +240,8 @@ def _create_file(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w+b")
 
 
+# An absent key is an answer here, so keys of equal hashes are told apart when the table is written.
+# (docs/decisions/0162)
 def content_of_rows(rows: pa.Table, keys: Sequence[str]) -> Content:
     """An entry for each key of ``rows``; of several keys with one hash it has no row: they must be asked."""
     rows = rows.combine_chunks()
@@ -454,6 +456,7 @@ class Generations:
 
     # Notes.
 
+    # One process tries, and the others read here what came of it. (docs/decisions/0162)
     def note(self, kind: str, text: str) -> Note:
         """Tell all processes why the table could not be loaded; only ``loading``."""
         note = Note(self.now, kind, text)

@@ -36,6 +36,8 @@ def can_hash(schema: pa.Schema) -> bool:
     )
 
 
+# One integer is mixed reversibly: equal hashes are equal keys, and the key itself need not be kept.
+# (docs/decisions/0158)
 def hash_is_exact(schema: pa.Schema) -> bool:
     """Whether different keys of ``schema`` have different hashes: one number, which is mixed reversibly."""
     return len(schema) == 1 and _is_any_of(schema.types[0], *_NUMBERS, types.is_boolean)
@@ -47,6 +49,7 @@ def comparable(keys: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=[f"key{number}" for number in range(len(columns))])
 
 
+# Spark compares 0.0 with -0.0, and NaN with NaN, as equal; their bits differ.
 def _one_zero_and_nan(column: pa.Array) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):  # of no chunks, in older versions
         column = pa.concat_arrays([pa.array([], column.type), *column.chunks])

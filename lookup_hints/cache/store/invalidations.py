@@ -34,6 +34,8 @@ _SOURCE = "source"  # no session is called so: those have hexadecimal names
 _LASTING = "lasting"
 
 
+# Notes, not segments: a segment hides older ones by its place, and an answer that comes late would be the
+# newest. (docs/decisions/0160)
 @dataclass(frozen=True)
 class _Notes:
     """The invalidations of one session or source.
@@ -109,6 +111,8 @@ class Invalidations:
         numbers = (int(each[2]) for each in self._list_files() if each[1] == who)
         return max(numbers, default=0)
 
+    # No moment travels, as clocks of two hosts differ. An executor invalidates all that it asked for before
+    # it heard of it: more than was meant, never less. (docs/decisions/0160)
     def invalidate(
         self, who: str, number: int, keys: pa.Table | None, now: float, longest: float, most: float = math.inf
     ) -> None:
@@ -294,6 +298,8 @@ class Checks:
         """Whether no check is due; one of the future counts for nothing, as clocks may jump."""
         return 0 <= self._clock() - state.tried < self._interval
 
+    # The greatest value is read before the keys: read after them it may be that of a row not among them, and
+    # the next check would look back too little. (docs/decisions/0169)
     def _invalidate_changes(self, state: _State, ask: ReadChanges) -> _State:
         """Invalidate what has changed since ``state``."""
         began, since = self._clock(), self._changed_since(state)
@@ -313,6 +319,8 @@ class Checks:
             seen = (*self._values_still_needed(seen, began), (ended, latest))
         return _State(began, began=began, seen=seen)
 
+    # What became visible after a check took its value less than two intervals before it. Our monotonic clock
+    # measures that; no clock of the source is compared. (docs/decisions/0169)
     def _changed_since(self, state: _State) -> int | None:
         """Above this value are all rows that became visible after the last check; None: that is not known."""
         if state.began is None or not state.seen:
@@ -332,6 +340,8 @@ class Checks:
         settled = [each for each in seen if each[0] <= began - _LOOK_BACK * self._interval]
         return (*settled[-1:], *seen[len(settled) :])
 
+    # A value that falls drops everything: the newest row was deleted, or the table loaded anew. Nobody can
+    # tell which. (docs/decisions/0169)
     def _invalidate_keys(self, keys: pa.Table | None, now: float) -> None:
         if keys is None or keys.num_rows:
             who = self._invalidations.source

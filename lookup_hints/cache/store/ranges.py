@@ -100,6 +100,7 @@ class Ranges:
         found = (self._rows.select(list(columns)).take(pa.array(at)), pa.array(asked, pa.int32()))
         return ProbeResult((found,) if len(at) else (), pa.array(np.flatnonzero(missing), pa.int32()))
 
+    # 0.2 us for each value, against 3.5 us down the tree. (docs/decisions/0208)
     def _match_last_begun(self, values: Ordered, begun: Positions) -> tuple[Positions, Positions]:
         """Where ranges do not overlap, only the last that has begun can hold a value."""
         asked = np.flatnonzero(begun)

@@ -117,6 +117,8 @@ def _build_directory(hashes: Hashes) -> Directory:
     return firsts
 
 
+# Straight into its file, column by column: memory pages that a virtual machine has not used before are the
+# largest cost of a merge. (docs/decisions/0158)
 class Encoded:
     """A ``content`` as the bytes of a segment, on their way into a file.
 
@@ -224,6 +226,7 @@ def _read_stream(stream: pa.Buffer) -> pa.RecordBatch:
         return reader.read_next_batch()
 
 
+# The one thing that is written in place. If it is lost, an answer goes sooner. (docs/decisions/0158)
 def _map_used_counts(path: Path, entries: int) -> npt.NDArray[np.uint32]:
     if path.stat().st_size != 4 * entries:
         raise NotASegment("what is noted of its use is cut off")
@@ -241,6 +244,8 @@ _SPARE = 0.5
 """This part of what is left stays free for the lookup itself."""
 
 
+# Room is checked before mapping: a mapped file without room on the disk ends the process.
+# (docs/decisions/0158)
 def has_room_for(nbytes: int) -> bool:
     """Whether so much may be mapped: ``spark.executor.pyspark.memory`` bounds what mapped files count for."""
     most = resource.getrlimit(resource.RLIMIT_AS)[0] if _can_ask else -1
@@ -384,6 +389,8 @@ class Folder:
                 if is_left or (name.endswith(".used") and name[: -len("used")] + "segment" not in names):
                     (self.path / name).unlink(missing_ok=True)
 
+    # A killed writer leaves a file without a lock, by which others know that it may be removed.
+    # (docs/decisions/0158)
     @contextmanager
     def _temporary_file(self, write: Callable[[int], None]) -> Iterator[Path]:
         """A temporary file that ``write`` fills: locked while its writer lives, and removed at the end."""
