@@ -42,6 +42,7 @@ class _NoLimits:
     waited = 0.0
     try_acquire, acquire = FREE.try_acquire, FREE.acquire
     acquire_blocking, release = FREE.acquire_blocking, FREE.release
+    may_send = FREE.may_send
 
     def permits(self) -> _NoLimits:
         return self

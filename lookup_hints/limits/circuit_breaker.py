@@ -108,6 +108,8 @@ _NOT_TRIED_SECONDS = 60.0
 # before it. (docs/decisions/0082)
 class Pause(Record):
     opens = Cell()
+    told_at = Cell()
+    """When all could know of it: a request that has its permit since before then must not leave."""
     _refusals = Cell()
     _served_at = Cell()
     _tries_at = Cell()

@@ -26,6 +26,7 @@ class Waiter:
 
     def __init__(self, granted: Future[None], reports: Reporting, why: Wait) -> None:
         self.granted = granted
+        self.granted_at = 0.0
         self._reports = reports
         self._why: Wait | None = None
         self._block: AbstractContextManager[None] | None = None
@@ -111,6 +112,8 @@ class OriginLimiter:
         self.clock, self.sleep = clock, sleep
         self._permits = TaskPermits(store.limits, rules, process, is_alive)
         self._queue = WaitQueue()
+        self._unsent = 0
+        """Requests that were counted for their statement, and did not leave."""
         self._down_since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -159,6 +162,13 @@ class OriginLimiter:
         return taken
 
     async def acquire(self, deadline: float | None) -> None:
+        granted = await self._wait_for_permit(deadline)
+        while not self.may_send(granted):  # a pause was asked for before this task went on
+            self.release(granted, "unsent")
+            granted = await self._wait_for_permit(deadline)
+
+    async def _wait_for_permit(self, deadline: float | None) -> float:
+        """Take a permit when it is there; returns when that was."""
         waiter = Waiter(
             asyncio.get_running_loop().create_future(), reporting(), self._reason_to_wait(deadline)
         )
@@ -166,6 +176,7 @@ class OriginLimiter:
         try:
             self._serve_queue()
             await waiter.granted
+            return waiter.granted_at
         except asyncio.CancelledError:
             if waiter in self._queue:
                 self._queue.remove(waiter)
@@ -203,6 +214,9 @@ class OriginLimiter:
 
     def _lack_of_count(self, store: LimitStore) -> Lack | None:
         """Count the request, where those of a statement are bounded."""
+        if self._unsent:
+            self._unsent -= 1
+            return None
         most = self._rules.max_requests or 0
         limits = store.acquire()
         if limits is None:
@@ -227,6 +241,7 @@ class OriginLimiter:
 
     def _acquire_next(self) -> Lack | None:
         if self._permits.use() or (lack := self._take_permit()) is None:
+            self._queue[0].granted_at = self.clock()
             return None
         self._check_wait(lack[1], None, self.clock())
         return lack
@@ -273,6 +288,9 @@ class OriginLimiter:
                 f" than 'timeout' = {self._rules.timeout:g} s. {again}, by other keys. Check the source."
             )
 
+    def may_send(self, granted: float) -> bool:
+        return self._permits.may_send(granted, self.clock())
+
     # Release.
 
     def release(self, started: float, ending: Ending, pause: float | None = None, count: int = 1) -> float:
@@ -280,6 +298,8 @@ class OriginLimiter:
         now, permits = self.clock(), self._permits
         if ending == "served":
             self._down_since = None
+        elif ending == "unsent":
+            self._unsent += count
         if permits.release(started, ending, pause, len(self._queue), now, count):
             self._publish_use(now)
         if self._queue:
@@ -352,6 +372,7 @@ class OriginPermits:
     def __init__(self, limiter: OriginLimiter) -> None:
         self.try_acquire = limiter.try_acquire
         self.release = limiter.release
+        self.may_send = limiter.may_send
         self._limiter = limiter
         self._clock = limiter.clock
         self.waited = 0.0

@@ -140,6 +140,13 @@ class TaskPermits:
         self._reserved = None
         self.use(is_granted=True)
 
+    def may_send(self, granted: float, now: float) -> bool:
+        """Whether no pause was asked for since ``granted`` that goes on; it needs no lock."""
+        if any(each.pause for each in self._pending.signals):
+            return False
+        pause = self._limits.pause
+        return not (self._cells[IS_SHUT] and pause.opens > now and pause.told_at >= granted)
+
     def release(
         self, started: float, ending: Ending, pause: float | None, waiting: int, now: float, count: int = 1
     ) -> bool:
@@ -188,7 +195,10 @@ class TaskPermits:
             self._held -= idle
         self._publishes_at = now + PUBLISH_SECONDS
         if pending.signals:
+            opens = limits.pause.opens
             self.outages += sum(limits.ended(signal, rules) for signal in pending.signals)
+            if limits.pause.opens > opens:
+                limits.pause.told_at = now
             self.allowed = limits.allowed(rules)
         if limits.pause.opens > now or limits.breaker.opened_at:
             self._cells[IS_SHUT] = 1.0

@@ -109,9 +109,10 @@ def reporting() -> Reporting:
     return _listening.get()
 
 
-Ending: TypeAlias = Literal["served", "refused", "lost", "unknown"]
+Ending: TypeAlias = Literal["served", "refused", "lost", "unknown", "unsent"]
 """How a request ended: ``served`` (a miss and a 404 are answers, too), ``refused`` because of too many
-requests, ``lost`` by a failure of transport, or ``unknown``, which says nothing about the source."""
+requests, ``lost`` by a failure of transport, or ``unknown``, which says nothing about the source; ``unsent``
+if it never left."""
 
 
 class Permits(Protocol):
@@ -142,6 +143,13 @@ class Permits(Protocol):
     def acquire_blocking(self, deadline: float | None = None, after: float | None = None) -> None:
         """The same for a caller that blocks its thread."""
 
+    def may_send(self, granted: float) -> bool:
+        """Whether a request may still leave whose permit was there at ``granted``, on the monotonic clock.
+
+        Ask just before it leaves, where it has waited since. If not, the source has asked for a pause
+        meanwhile: ``release`` the permit with ``unsent``, and acquire again.
+        """
+
     def release(self, started: float, ending: Ending, pause: float | None = None, count: int = 1) -> float:
         """A request is over, and its permit is free.
 
@@ -169,6 +177,9 @@ class _Free:
 
     def acquire_blocking(self, deadline: float | None = None, after: float | None = None) -> None:
         time.sleep(max(0.0, (after or 0.0) - time.monotonic()))
+
+    def may_send(self, granted: float) -> bool:
+        return True
 
     def release(self, started: float, ending: Ending, pause: float | None = None, count: int = 1) -> float:
         return pause or (_PAUSE if ending == "refused" else 0.0)

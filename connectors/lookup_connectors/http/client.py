@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import pyarrow as pa
 
@@ -87,6 +87,19 @@ ACCEPTED = ", ".join(name for name in _INFLATE if name != "x-gzip")
 
 # --- sending requests -----------------------------------------------------------------------------
 
+
+class HeldBack(Exception):
+    """The request did not leave, as the source asks for a pause."""
+
+
+MaySend: TypeAlias = Callable[[], bool]
+"""Whether a request may still leave, asked just before it does."""
+
+
+def send_always() -> bool:
+    return True
+
+
 STANDING_HEADERS = {
     "User-Agent": "lookup-hints",
     "Accept": "application/json",
@@ -109,7 +122,13 @@ class HttpClient(ABC):
         self._slots = ConnectionSlots(connecting.connections)
 
     async def send(
-        self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool = False
+        self,
+        request: Request,
+        timeout: float,
+        lease: ByteLease,
+        *,
+        fresh: bool = False,
+        may_send: MaySend = send_always,
     ) -> Response:
         """The response, whose bytes ``lease`` counts; the time that they wait for room is not counted.
 
@@ -118,8 +137,10 @@ class HttpClient(ABC):
             timeout: seconds.
             lease: counts bytes.
             fresh: whether it needs a fresh connection.
+            may_send: whether it may still leave.
 
         Raises:
+            HeldBack: it may not.
             KeptConnectionLost: it was sent over a kept one, which was lost.
             HttpFailure: there is no response.
         """
@@ -127,7 +148,7 @@ class HttpClient(ABC):
         try:
             with reporting().http(request.method, request.url) as told:
                 traced = request.with_headers(told.headers)
-                response = await self.answer(traced, timeout, lease, fresh=fresh)
+                response = await self.answer(traced, timeout, lease, fresh=fresh, may_send=may_send)
                 told.answered(response.status)
         finally:
             lease.settle()
@@ -135,7 +156,9 @@ class HttpClient(ABC):
         return response
 
     @abstractmethod
-    async def answer(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
+    async def answer(
+        self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool, may_send: MaySend
+    ) -> Response:
         """What ``send`` gives, which sees to everything around it."""
 
     @abstractmethod

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
-from lookup_connectors.http.client import STANDING_HEADERS, HttpClient
+from lookup_connectors.http.client import STANDING_HEADERS, HeldBack, HttpClient, MaySend
 from lookup_connectors.http.connection import BrokenOff, DesyncGuard, Head, HttpConnection
 from lookup_connectors.http.network import Connecting, HttpOrigin, connected
 from lookup_connectors.http.request import AUTHORITY, Request
@@ -49,7 +49,9 @@ class HttptoolsClient(HttpClient):
         self._desync = DesyncGuard(connecting.table)
         self._heads: dict[bytes, Head] = {}
 
-    async def answer(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
+    async def answer(
+        self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool, may_send: MaySend
+    ) -> Response:
         self._desync.check()
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
@@ -63,13 +65,16 @@ class HttptoolsClient(HttpClient):
             is_kept = connection is not None
             connection = connection or await self._connected(origin, end)
             answer: asyncio.Future[Response] = loop.create_future()
-            connection.ask(data, end - lease.waited(loop.time()), lease, answer)
+            connection.ask(data, end - lease.waited(loop.time()), lease, answer, may_send)
             self._send_soon([connection], end)
-            reporting().sent(len(data))
             try:
                 response = await answer
                 self.over(connection, is_kept=not _closes(request.headers))
+            except HeldBack:
+                self.over(connection, is_kept=True)
+                raise
             finally:
+                reporting().sent(connection.sent)
                 reporting().received(connection.came)
                 if connection.answer is not None:
                     self.over(connection, is_kept=False)  # whatever is under way on it, nobody waits for
@@ -116,12 +121,16 @@ class HttptoolsClient(HttpClient):
         return min(len(self._idle[self._origin(url)[0].url]), self._slots.free)
 
     def start(
-        self, keys: Sequence[StartedKey], requests: Sequence[Request], end: float, lease: ByteLease
+        self,
+        keys: Sequence[StartedKey],
+        requests: Sequence[Request],
+        end: float,
+        lease: ByteLease,
+        may_send: MaySend,
     ) -> int:
         """Send the first of ``requests``, all to one origin, for ``keys`` over kept connections; how many."""
         self._desync.check()
         asked: list[HttpConnection] = []
-        nbytes = 0
         if requests:
             origin, path = self._origin(requests[0].url)
             start = len(requests[0].url.removesuffix(path))
@@ -131,13 +140,11 @@ class HttptoolsClient(HttpClient):
                 break
             data = _written(request, request.url[start:], origin)
             key.connection = connection
-            connection.ask(data, end, lease, key)
+            connection.ask(data, end, lease, key, may_send)
             asked.append(connection)
-            nbytes += len(data)
         if asked:
             self._send_soon(asked, end)
         self._slots.take(len(asked))
-        reporting().sent(nbytes)
         return len(asked)
 
     def end_started(self, count: int) -> None:

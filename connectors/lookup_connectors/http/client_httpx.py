@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import httpx
 
 from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
-from lookup_connectors.http.client import STANDING_HEADERS, HttpClient
+from lookup_connectors.http.client import STANDING_HEADERS, HeldBack, HttpClient, MaySend
 from lookup_connectors.http.network import Connecting, HttpOrigin, Proxy
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import HttpFailure, Response
@@ -33,11 +33,13 @@ class HttpxClient(HttpClient):
         super().__init__(connecting, budget)
         self._clients: dict[str, httpx.AsyncClient] = {}
 
-    async def answer(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
+    async def answer(
+        self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool, may_send: MaySend
+    ) -> Response:
         if not self._slots.take():
             await self._slots.wait(lease)
         try:
-            response = await _within(timeout, lease, self._asked(request, timeout, lease))
+            response = await _within(timeout, lease, self._asked(request, timeout, lease, may_send))
         except (httpx.TransportError, asyncio.TimeoutError) as error:
             raise _failure(self._connecting, request, error, timeout) from None
         finally:
@@ -60,7 +62,11 @@ class HttpxClient(HttpClient):
             client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         return client
 
-    async def _asked(self, request: Request, timeout: float, lease: ByteLease) -> Response:
+    async def _asked(self, request: Request, timeout: float, lease: ByteLease, may_send: MaySend) -> Response:
+        async def hold_back(event: str, _: object) -> None:
+            if event.endswith("send_request_headers.started") and not may_send():
+                raise HeldBack
+
         body = bytearray()
         async with self._client(request).stream(
             request.method,
@@ -68,6 +74,7 @@ class HttpxClient(HttpClient):
             headers=dict(request.headers),
             content=request.body,
             timeout=httpx.Timeout(timeout, connect=min(timeout, self._connecting.connect_timeout)),
+            extensions={"trace": hold_back},
         ) as response:
             asked = response.request
             line = f"{asked.method} {asked.url.raw_path.decode('ascii')} HTTP/1.1"

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, cast
 import httptools
 
 from lookup_connectors.bytes_in_flight import ByteLease
+from lookup_connectors.http.client import HeldBack, MaySend, send_always
 from lookup_connectors.http.network import Connecting, HttpOrigin
 from lookup_connectors.http.response import Response
 from lookup_hints.errors import AnswerError
@@ -77,8 +78,9 @@ class HttpConnection(asyncio.Protocol):
         self._is_answered_twice = False
         # Of the question:
         self.answer: ResponseSink | None = None
-        self.came = 0
-        """Bytes that came since it."""
+        self.came = self.sent = 0
+        """Bytes that came since it, and that went out for it."""
+        self._may_send = send_always
         self._unsent: bytes | None = None
         self._lease: ByteLease | None = None
         self._granted: asyncio.Future[None] | None = None
@@ -105,8 +107,17 @@ class HttpConnection(asyncio.Protocol):
         """When the response must be there, as known ``now``: its wait for room is not counted."""
         return self._end + (0.0 if self._lease is None else self._lease.waited(now))
 
-    def ask(self, data: bytes, end: float, lease: ByteLease, sink: ResponseSink) -> None:
+    def ask(
+        self,
+        data: bytes,
+        end: float,
+        lease: ByteLease,
+        sink: ResponseSink,
+        may_send: MaySend = send_always,
+    ) -> None:
         """Take ``data`` to be sent; ``sink`` is told the response, or a failure, by ``end``.
+
+        Where it may not be sent any more when its turn comes, that failure is ``HeldBack``.
 
         The client sees to both: it calls ``send``, and looks at the time. What ``lease`` waits is added to
         ``end``, all of it since it was made.
@@ -117,7 +128,8 @@ class HttpConnection(asyncio.Protocol):
         self._lease = lease
         self._end = end
         self.answer = sink
-        self.came = 0
+        self.came = self.sent = 0
+        self._may_send = may_send
         self._unsent = data
 
     def send(self) -> None:
@@ -125,12 +137,16 @@ class HttpConnection(asyncio.Protocol):
         data, self._unsent = self._unsent, None
         if data is None or self.answer is None or self.answer.done():
             return
+        if not self._may_send():
+            self.answer.set_exception(HeldBack())
+            return
         if not self.is_silent():
             self.fail(BrokenOff("the server sent data that was not requested", untouched=True))
             return
         assert self._transport is not None
         self.questions += 1
         self._is_answered = False
+        self.sent = len(data)
         self._transport.write(data)
 
     def forget(self) -> None:

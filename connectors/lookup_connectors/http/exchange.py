@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import urljoin
 
 from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.auth import Auth
 from lookup_connectors.http.classification import SMALL_BODY, Classification
-from lookup_connectors.http.client import HttpClient, one_of
+from lookup_connectors.http.client import HeldBack, HttpClient, one_of
 from lookup_connectors.http.error_bodies import pause_told
 from lookup_connectors.http.headers import reported_pause, retry_after
 from lookup_connectors.http.request import Request, origin_of
@@ -163,25 +164,32 @@ class Exchange:
         Raises:
             HttpFailure: there is no response, or one that says when to come back, which is too late.
         """
-        if after is not None or not own.try_acquire():
-            with lease.idle():
-                await own.acquire(deadline, after)
-        started = self.clock()
-        ending: Ending = "unknown"
-        pause: float | None = None
-        wait = 0.0
-        try:
-            response = await self.client.send(request, self._left(deadline), lease, fresh=fresh)
-            classified, ending, pause = self.assessed(response)
-        except HttpFailure as failure:
-            ending = ending_of_failure(failure)
-            raise
-        except asyncio.CancelledError:
-            ending = "lost" if deadline is not None and self.clock() >= deadline else "unknown"
-            raise
-        finally:
-            wait = own.release(started, ending, pause)
-        return response, classified, self._again_after(response, classified, ending, wait, deadline)
+        while True:
+            if after is not None or not own.try_acquire():
+                with lease.idle():
+                    await own.acquire(deadline, after)
+            started = self.clock()
+            ending: Ending = "unknown"
+            pause: float | None = None
+            wait = 0.0
+            may_send = partial(own.may_send, started)
+            try:
+                response = await self.client.send(
+                    request, self._left(deadline), lease, fresh=fresh, may_send=may_send
+                )
+                classified, ending, pause = self.assessed(response)
+            except HeldBack:
+                ending, after = "unsent", None
+                continue
+            except HttpFailure as failure:
+                ending = ending_of_failure(failure)
+                raise
+            except asyncio.CancelledError:
+                ending = "lost" if deadline is not None and self.clock() >= deadline else "unknown"
+                raise
+            finally:
+                wait = own.release(started, ending, pause)
+            return response, classified, self._again_after(response, classified, ending, wait, deadline)
 
     def _again_after(
         self,

@@ -10,9 +10,11 @@ import asyncio
 import time
 from collections.abc import Coroutine, Sequence
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lookup_connectors.bytes_in_flight import ByteLease
+from lookup_connectors.http.client import HeldBack
 from lookup_connectors.http.exchange import Answered, Begun, ending_of_failure
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import Response, Told
@@ -95,7 +97,8 @@ class StartedKeys:
         keys = [StartedKey(self, row, request, start) for row, request in zip(rows, requests, strict=False)]
         self._lease.expect_now(count * usual)
         end = asyncio.get_running_loop().time() + start.timeout
-        sent = client.start(keys, live.exchange.signed(requests, credentials), end, self._lease)
+        signed, may_send = live.exchange.signed(requests, credentials), partial(self._permits.may_send, now)
+        sent = client.start(keys, signed, end, self._lease, may_send)
         for _ in range(sent, count):  # no request, or no connection
             self._permits.release(now, "unknown")
         self._under_way += sent
@@ -113,6 +116,7 @@ class StartedKeys:
             self._came.remove(key)
         is_late = key.start.deadline is not None and time.monotonic() >= key.start.deadline
         self._permits.release(key.start.time, "lost" if is_late else "unknown")
+        self._reports.sent(key.connection.sent)
         self._reports.received(key.connection.came)
         self._client.over(key.connection, is_kept=False)
         self._forget(1)
@@ -122,6 +126,7 @@ class StartedKeys:
         self._served = self._size = 0
         self._now = time.monotonic()
         held = self._client.budget.lease()
+        self._reports.sent(sum([key.connection.sent for key in keys]))
         self._reports.received(sum([key.connection.came for key in keys]))
         outcomes = [(key, self._outcome(key, held)) for key in keys]
         if self._served:
@@ -134,12 +139,15 @@ class StartedKeys:
     def _outcome(self, key: StartedKey, held: ByteLease) -> Rows | Coroutine[Any, Any, Rows]:
         """The rows of an ordinary answer, whose bytes ``held`` counts; else what goes on with what came."""
         live, start, came = self._live, key.start, key.came
-        self._client.over(key.connection, is_kept=type(came) is Response)
+        self._client.over(key.connection, is_kept=type(came) in (Response, HeldBack))
         try:
             assert came is not None
             if isinstance(came, Exception):
                 raise came
             response = self._client.read(key.request, came)
+        except HeldBack:
+            self._permits.release(start.time, "unsent")
+            return live.row(key.row)
         except Exception as error:
             failure = self._client.failure(key.request, error, start.timeout, is_kept=True)
             self._permits.release(start.time, ending_of_failure(failure))

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 from lookup_connectors.bytes_in_flight import ByteLease
+from lookup_connectors.http.client import MaySend
 from lookup_connectors.http.client_httptools import HttptoolsClient
 from lookup_connectors.http.connector import HttpConnector
 from lookup_connectors.http.request import Request
@@ -73,6 +74,9 @@ class _Turns:
     def acquire_blocking(self, deadline: float | None = None, after: float | None = None) -> None:
         pass
 
+    def may_send(self, granted: float) -> bool:
+        return True
+
     def release(self, started: float, ending: Ending, pause: float | None = None, count: int = 1) -> float:
         if ending == "refused":
             self.pauses.append(pause)
@@ -85,7 +89,9 @@ class _RecordedClient(HttptoolsClient):
         self._left = list(responses)
         self.asked: list[Request] = []
 
-    async def answer(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
+    async def answer(
+        self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool, may_send: MaySend
+    ) -> Response:
         self.asked.append(request)
         if not self._left:
             raise KeptConnectionLost("nothing more was recorded", permanent=True)

@@ -826,6 +826,16 @@ def test_an_empty_allowance_is_respected_before_it_is_overdrawn(api: Api) -> Non
     assert time.monotonic() - started >= 1.0
 
 
+def test_no_request_leaves_before_the_time_that_an_answer_said(api: Api) -> None:
+    """Thirty-nine keys have their permit when the first answer comes, and wait for the connection."""
+    spent = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1"}
+    api.script("/people/1", {"status": 200, "body": ONE, "headers": spent})
+    ask(table_of(api, "/people/{id}", connections="1"), {"id": list(range(1, 41))})
+    first, *others = sorted(each["time"] for each in api.asked())
+    assert len(others) == 39
+    assert min(others) - first >= 0.99
+
+
 # --- who we are -----------------------------------------------------------------------------------
 
 ECHO = pa.schema([("id", pa.int64()), ("headers", pa.map_(pa.string(), pa.string()))])

@@ -13,6 +13,7 @@ import pytest
 from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
 from lookup_connectors.http.auth import Auth
 from lookup_connectors.http.classification import Classification
+from lookup_connectors.http.client import MaySend
 from lookup_connectors.http.client_httptools import HttptoolsClient
 from lookup_connectors.http.exchange import SECOND_TRIES, Answered, Exchange
 from lookup_connectors.http.network import Connecting
@@ -45,7 +46,9 @@ class Lossy(HttptoolsClient):
         self.sent: Counter[bool] = Counter()
         self.fresh_at_once = self.most_at_once = 0
 
-    async def answer(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
+    async def answer(
+        self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool, may_send: MaySend
+    ) -> Response:
         self.sent[fresh] += 1
         if not fresh:
             await asyncio.sleep(0.01)
@@ -68,6 +71,7 @@ class Watched:
             own.acquire,
             own.acquire_blocking,
         )
+        self.may_send = own.may_send
         self._own = own
         self.endings: Counter[Ending] = Counter()
 
