@@ -122,6 +122,11 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
     return record.msg != "KeyboardInterrupt while sending command."
 
 
+def oldest_java() -> int:
+    """The oldest Java that the installed Spark runs on."""
+    return 8 if import_module("pyspark").__version__.startswith("3.") else 17
+
+
 def launched_jvm(conf: Mapping[str, str], errors: IO[bytes] | None) -> Any:
     """A JVM for Spark, as ``SparkContext`` takes it for its ``gateway``: it ends with this process.
 

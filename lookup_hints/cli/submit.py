@@ -33,6 +33,8 @@ from lookup_hints.cli.arguments import (
 from lookup_hints.cli.interrupts import signals_raise
 from lookup_hints.driver.spark_versions import is_connect
 from lookup_hints.errors import LookupHintsError
+from lookup_hints.pyspark_internals import oldest_java
+from lookup_hints.runs.java import check_java
 from lookup_hints.runs.start import NO_BAR_OF_SPARK, await_server
 
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "lookup_job.py"
@@ -242,6 +244,7 @@ def run_submit(options: argparse.Namespace) -> int:
             return job.dry_run(
                 script, job.surroundings(options, [each.name for each in modules], sparks_conf)
             )
+    check_java(os.environ, oldest_java())
     with TemporaryDirectory(prefix="lookup-hints-") as folder:
         ships = archive.build_archive(Path(folder) / ARCHIVE_NAME, modules)
         return _run(submission.command(program, str(ships)), submission.environment(os.environ))

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import urlsplit
 
 from lookup_hints.errors import LookupHintsError
-from lookup_hints.pyspark_internals import has_jvm, launched_jvm, load_sql
+from lookup_hints.pyspark_internals import has_jvm, launched_jvm, load_sql, oldest_java
+from lookup_hints.runs.java import NoJava, check_java, failed_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,10 +110,20 @@ def _new_file() -> Path:
 
 
 def _launch(conf: Mapping[str, str], log: Path | None) -> Any:
-    if log is None:
-        return launched_jvm(conf, None)
-    with log.open("ab") as file:
-        return launched_jvm(conf, file)
+    oldest = oldest_java()
+    java = check_java(os.environ, oldest)
+    try:
+        if log is None:
+            return launched_jvm(conf, None)
+        with log.open("ab") as file:
+            return launched_jvm(conf, file)
+    except Exception as error:
+        memory = conf.get("spark.driver.memory", "1g")
+        raise failed_jvm(java, oldest, memory, "" if log is None else _text_of(log)) or error from None
+
+
+def _text_of(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace")
 
 
 @contextmanager
@@ -124,9 +135,10 @@ def _shown(began: float, log: Path | None, say: Say | None) -> Iterator[None]:
     clock.start()
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         if log is not None:
-            sys.stderr.write("\n" + log.read_text(encoding="utf-8", errors="replace"))
+            if isinstance(error, Exception) and not isinstance(error, NoJava):
+                sys.stderr.write("\n" + _text_of(log))
             log.unlink()
         raise
     finally:
@@ -144,9 +156,11 @@ def on_terminal(terminal: TextIO) -> Iterator[Say]:
         terminal.write(f"\r{line}")
         terminal.flush()
 
-    yield say
-    terminal.write("\n")
-    terminal.flush()
+    try:
+        yield say
+    finally:
+        terminal.write("\n")
+        terminal.flush()
 
 
 def _show_seconds(began: float, say: Say | None, ready: threading.Event) -> None:

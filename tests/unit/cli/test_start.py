@@ -24,6 +24,8 @@ class FakeJvm:
         self.sessions: list[SparkStart] = []
         monkeypatch.setattr("lookup_hints.runs.start.has_jvm", lambda: False)
         monkeypatch.setattr("lookup_hints.runs.start.launched_jvm", self._launch)
+        monkeypatch.setattr("lookup_hints.runs.start.check_java", lambda *_: "java")
+        monkeypatch.setattr("lookup_hints.runs.start.failed_jvm", lambda *_: None)
         monkeypatch.setattr(SparkStart, "_session", self._session)
 
     def _launch(self, conf: Mapping[str, str], errors: IO[bytes] | None) -> str:
@@ -102,6 +104,7 @@ def test_sql_is_loaded_beside_the_context_and_before_the_session(monkeypatch: py
 
     monkeypatch.setattr("lookup_hints.runs.start.has_jvm", lambda: False)
     monkeypatch.setattr("lookup_hints.runs.start.launched_jvm", lambda conf, errors: "gateway")
+    monkeypatch.setattr("lookup_hints.runs.start.check_java", lambda *_: "java")
     monkeypatch.setattr("lookup_hints.runs.start.load_sql", load_sql)
     monkeypatch.setattr("pyspark.SparkConf", MagicMock())
     monkeypatch.setattr("pyspark.SparkContext", make_context)
