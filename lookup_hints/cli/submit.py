@@ -12,8 +12,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,6 +58,13 @@ _SECRET = re.compile(r"(?i)secret|password|token|access[.]?key|credential")
 _log = logging.getLogger("lookup_hints.submit")
 _TOKEN = re.compile(r"(?i)(;token=)[^;]*")
 """In the URL of a Connect server."""
+
+
+_KEPT = (
+    *("JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "HADOOP_CONF_DIR", "YARN_CONF_DIR"),
+    *("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"),
+)
+"""Variables that decide what spark-submit runs, and where."""
 
 
 # --- the command -----------------------------------------------------------------------------------
@@ -104,6 +112,25 @@ class Submission:
             if (_last("--master", self.spark) or "").startswith("local"):
                 environment.setdefault("PYSPARK_PYTHON", sys.executable)
         return environment
+
+    def as_typed(self, spark_submit: str, folder: Path, given: Mapping[str, str]) -> str:
+        """What does the same in any shell, in any folder; without secrets.
+
+        Args:
+            spark_submit: the program.
+            folder: where relative paths begin, and the archive is made.
+            given: the environment of this process.
+        """
+        shipped = str(folder / ARCHIVE_NAME)
+        archive_of = [sys.executable, "-m", "lookup_hints.cli.main", "archive", "--output", shipped]
+        archive_of += [part for module in self.modules for part in ("--module", str(module.path.resolve()))]
+        environment = self.environment(given)
+        if Path(spark_submit).parent == Path(sys.executable).parent:  # which looks for its home by `python3`
+            environment.setdefault("SPARK_HOME", str(Path(import_module("pyspark").__path__[0])))
+        kept = [_TOKEN.sub(r"\1***", f"{name}={environment[name]}") for name in _KEPT if name in environment]
+        command = replace(self, file=str(folder / self.file)).command(spark_submit, shipped)
+        steps = (["cd", str(folder)], archive_of, ["env", *kept, *command])
+        return "(" + " &&\n ".join(map(command_text, steps)) + ")"
 
 
 def _last(option: str, arguments: Sequence[str]) -> str | None:
@@ -239,7 +266,7 @@ def run_submit(options: argparse.Namespace) -> int:
     submission = Submission(options.file, tuple(passed), tuple(sparks), modules)
     program = find_spark_submit(os.environ)
     if options.dry_run:
-        print(command_text(submission.command(program, ARCHIVE_NAME)))
+        print(submission.as_typed(program, Path.cwd(), os.environ))
         with job.importing(modules):
             return job.dry_run(
                 script, job.surroundings(options, [each.name for each in modules], sparks_conf)

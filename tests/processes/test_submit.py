@@ -195,6 +195,17 @@ def test_spark_submit_runs_the_script(run: Run, tmp_path: Path) -> None:
     assert "| Ann|2013-01-01|" in ended.out
 
 
+def test_what_a_dry_run_prints_runs_in_a_bare_shell(tmp_path: Path) -> None:
+    (tmp_path / "job.sql").write_text("SELECT 6 * 7 AS answer", encoding="utf-8")
+    typed = [LOOKUP_HINTS, "submit", "job.sql", "--dry-run", "--master", "local[1]"]
+    dry = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=True)
+    pasted = dry.stdout.partition("\n\n")[0]
+    bare = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    ran = subprocess.run(["bash"], input=pasted, cwd="/", env=bare, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert "|    42|" in ran.stdout
+
+
 def test_what_a_worker_lacks_is_said_and_the_exit_code_is_1(run: Run, tmp_path: Path) -> None:
     (tmp_path / "job.sql").write_text(WITHOUT_OWN, encoding="utf-8")
 

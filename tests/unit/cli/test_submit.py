@@ -110,9 +110,12 @@ def test_a_dry_run_prints_the_command_and_what_each_statement_would_do(
     ]
     assert main([*arguments, "--param", "most=2"]) == 0
     out = capsys.readouterr().out
-    command, rest = out.split("\n", 1)
-    assert f"spark-submit --master yarn --py-files lookup_hints-{__version__}.zip --name job.sql" in command
-    assert command.endswith("--param most=2 --rows 20 --module own_geo")
+    folder, ships, command, rest = out.split("\n", 3)
+    made = Path.cwd() / f"lookup_hints-{__version__}.zip"
+    assert folder == f"(cd {Path.cwd()} &&"
+    assert ships.endswith(f" archive --output {made} --module {tmp_path / 'own_geo.py'} &&")
+    assert f"spark-submit --master yarn --py-files {made} --name job.sql" in command
+    assert command.endswith(f"{job} --param most=2 --rows 20 --module own_geo)")
     assert "[1/4] line 1: CREATE TEMPORARY TABLE p" in rest
     assert "    handled by lookup_hints\n" in rest
     assert "    handed to Spark as it is\n" in rest
