@@ -203,17 +203,13 @@ class ResponseClassifier:
     def _placed(self, document: Any, classified: Classification) -> Classification:
         """``classified``; where it has no place for rows, with what it has instead."""
         way = self.reader.rows.way
-        lost = (
-            None
-            if classified.rows.rows or classified.kind != "answer"
-            else error_bodies.misplaced(document, way)
-        )
+        is_empty = classified.kind == "answer" and not classified.rows.rows
+        lost = error_bodies.misplaced(document, way) if is_empty else None
         if lost is None or (self.rules.when is not None and not lost.may_be_rows):
             return classified
         members = list(lost.found)[:20] if isinstance(lost.found, dict) else []
-        instead = (
-            f"has no {lost.name!r} but {', '.join(map(repr, members))}" if members else "is something else"
-        )
+        there = ", ".join(map(repr, members))
+        instead = f"has no {lost.name!r} but {there}" if members else "is something else"
         near = [did_you_mean(lost.name, members)] if members else []
         what = (
             f"there is nothing at 'rows' = {self.reader.rows.text!r}: the answer {instead}.",
@@ -252,6 +248,8 @@ class ResponseClassifier:
             names = error_bodies.failure_told(beside)
             if names or (is_absent and error_bodies.speaks_of_rates(beside)):
                 return self._told(names, beside, document, status)
+            if error_bodies.is_refused(beside):
+                return self._told(["status"], beside, document, None, kind="transient")
             names = error_bodies.not_yet_told(beside) if is_absent else []
             if names:
                 said = self._description(document) or _short(error_bodies.told_of(beside, names))

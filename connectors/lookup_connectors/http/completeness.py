@@ -128,24 +128,36 @@ _OF_HEADERS = re.compile(r"total|next|page|pagination|more|continu|cursor|resump
 _PREFIX = re.compile(r"x-(?:wp-|ms-)?")
 
 
-def more_told(document: Any, way: Sequence[str], *, is_first: bool) -> str:
-    """Where ``document`` says that there is more than what ``way`` leads to; empty for nowhere.
+class Seen(NamedTuple):
+    """How far pages were read.
 
-    On the first page a total counts though nothing says at which row it begins.
+    Args:
+        rows: so many; 0 where a total says nothing alone, as others say which page is the last.
+        page: the number of the page from 1, where we count; else 0.
+        is_total: whether any total is one of rows, and may not be a sum of money.
     """
-    for place, beside in _levels(document, way):
-        found = _more_among(beside, listed_at(document, way), depth=2, is_first=is_first)
-        if found:
-            return place + found
-    return ""
+
+    rows: int
+    page: int = 0
+    is_total: bool = False
 
 
-def more_in_headers(headers: Mapping[str, str], rows: int) -> str:
-    """The header that says that there is more than ``rows``; empty for none."""
-    if not rows or not _OF_HEADERS.search("\n".join(headers)):
+def more_told(document: Any, way: Sequence[str], seen: Seen) -> str:
+    """Where ``document`` says that there is more than what ``way`` leads to; empty for nowhere."""
+    rows = listed_at(document, way)
+    found = ((place, _more_among(beside, rows, seen, depth=2)) for place, beside in _levels(document, way))
+    return next((place + member for place, member in found if member), "")
+
+
+def more_in_headers(headers: Mapping[str, str], seen: Seen) -> str:
+    """The header that says that there is more than ``seen``; empty for none."""
+    if not seen.rows or not _OF_HEADERS.search("\n".join(headers)):
         return ""
-    members = _of_headers(headers)
-    found = _more_among(members, rows, depth=1, is_first=True, totals=frozenset(COUNTS["all"]))
+    members: dict[str, Any] = dict(headers)
+    for name, text in headers.items():
+        with suppress(ValueError):
+            members[name] = json.loads(text) if text.startswith("{") else text
+    found = _more_among(members, seen.rows, seen._replace(is_total=True), depth=1)
     return found.split('"')[1] if found.startswith('"') else found.partition(".")[0]
 
 
@@ -153,19 +165,6 @@ def listed_at(document: Any, way: Sequence[str]) -> int:
     """How many elements the list has that ``way`` leads to, 0 for none: an expression may leave some out."""
     listed = _value_at(document, way)
     return len(listed) if isinstance(listed, list) else 0
-
-
-def total_told(document: Any, way: Sequence[str], headers: Mapping[str, str]) -> tuple[int, int]:
-    """How many rows there are in all, and how many pages, as an answer says; 0 for what it does not."""
-    total = pages = 0
-    levels = [beside for _, beside in _levels(document, way)]
-    for members in (*levels, _of_headers(headers)):
-        inside = [value for name, value in members.items() if plain_name(name) in PAGES]
-        for each in (members, *(value for value in inside if isinstance(value, dict))):
-            counts = _counts(each)
-            total = total or _total(counts)[1]
-            pages = pages or next((counts[name][1] for name in COUNTS["pages"] if name in counts), 0)
-    return total, pages
 
 
 def _levels(document: Any, way: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -180,17 +179,6 @@ def _levels(document: Any, way: Sequence[str]) -> Iterator[tuple[str, Mapping[st
         document, place = document.get(name), f"{place}{_spelled(name)}."
 
 
-def _of_headers(headers: Mapping[str, str]) -> dict[str, Any]:
-    """Headers as members; some hold an object (``X-Pagination``)."""
-    members: dict[str, Any] = {}
-    for name, text in headers.items():
-        members[name] = text
-        if text.startswith("{"):
-            with suppress(ValueError):
-                members[name] = json.loads(text)
-    return members
-
-
 @lru_cache(1024)
 def _plain(name: str) -> str:
     """``name`` as it is compared; that of a header without what most begin with."""
@@ -198,13 +186,7 @@ def _plain(name: str) -> str:
 
 
 def _more_among(
-    members: Mapping[str, Any],
-    rows: int,
-    depth: int,
-    *,
-    is_first: bool,
-    totals: frozenset[str] = _ALL_ALONE,
-    is_inside: bool = False,
+    members: Mapping[str, Any], rows: int, seen: Seen, depth: int, *, is_inside: bool = False
 ) -> str:
     """The member that says that there is more; with ``is_inside`` all objects tell of pages."""
     for name, value in members.items():
@@ -218,10 +200,10 @@ def _more_among(
         if plain == "offset" and isinstance(value, str) and value and not value.isdecimal():  # Airtable
             return _spelled(name)
         if depth and isinstance(value, dict) and (plain in PAGES or is_inside):
-            found = _more_among(value, rows, depth - 1, is_first=is_first, totals=totals, is_inside=True)
+            found = _more_among(value, rows, seen, depth - 1, is_inside=True)
             if found:
                 return f"{_spelled(name)}.{found}"
-    return _more_counted(members, rows, totals if is_first else frozenset())
+    return _more_counted(members, rows, seen) if rows or seen.page else ""
 
 
 def _link_among(links: Sequence[Any]) -> str:
@@ -251,10 +233,8 @@ def _total(counts: Mapping[str, tuple[str, int]]) -> tuple[str, int]:
     return next((counts[name] for name in names if name in counts), ("", 0))
 
 
-def _more_counted(members: Mapping[str, Any], rows: int, totals: frozenset[str]) -> str:
-    """The count that says that there is more than ``rows``; of ``totals`` each does so alone."""
-    if not rows:
-        return ""
+def _more_counted(members: Mapping[str, Any], rows: int, seen: Seen) -> str:
+    """The count that says that there are more than ``rows`` here, or than were ``seen``."""
     counts = _counts(members)
 
     def first(names: Iterable[str]) -> tuple[str, int] | None:
@@ -266,26 +246,22 @@ def _more_counted(members: Mapping[str, Any], rows: int, totals: frozenset[str])
         # SCIM counts from 1.
         before = max(0, start[1] - 1) if _plain(start[0]) == "startindex" else start[1]
         return _spelled(every[0]) if before + rows < every[1] else ""
-    if page and pages:
-        return _spelled(pages[0]) if max(1, page[1]) < pages[1] else ""
+    if pages and (page or seen.page):
+        return _spelled(pages[0]) if (seen.page or max(1, page[1] if page else 1)) < pages[1] else ""
     hits = next((value for name, value in members.items() if _plain(name) == "total"), None)
     if isinstance(hits, dict) and hits.get("relation") in ("eq", "gte"):  # Elasticsearch
-        return "total.value" if (number_in(hits.get("value")) or 0) > rows else ""
+        return "total.value" if (number_in(hits.get("value")) or 0) > max(rows, seen.rows) else ""
     if {"number", "totalpages"} <= counts.keys():  # Spring counts from 0
         name, last = counts["totalpages"]
         return _spelled(name) if 0 <= counts["number"][1] < last - 1 else ""
-    if not totals or (page and page[1] > 1):
+    if not seen.rows or (page and page[1] > 1 and not seen.page):
         return ""
     many = first(_PAGES_ALONE)
     if many and many[1] > 1:
         return _spelled(many[0])
-    is_counted = every[0] and (
-        _plain(every[0]) in totals
-        or (page and page[1] <= 1)
-        or (size and rows >= size[1] > 0)
-        or (pages and pages[1] > 1)
-    )
-    return _spelled(every[0]) if is_counted and rows < every[1] else ""
+    is_total = seen.is_total or _plain(every[0]) in _ALL_ALONE or page or (pages and pages[1] > 1)
+    is_cut = size and rows >= size[1] > 0
+    return _spelled(every[0]) if (is_total or is_cut) and seen.rows < every[1] else ""
 
 
 def _spelled(name: str) -> str:
@@ -312,7 +288,7 @@ def cut_list(row: Any, path: Path, kind: pa.DataType) -> str:
             # What is beside it in the row itself is as other columns are, but for what bears its name.
             found = _named_after(path.way[at], beside)
             if at and not found:
-                found = _more_among(beside, len(listed), depth=1, is_first=True)
+                found = _more_among(beside, len(listed), Seen(len(listed)), depth=1)
             if found:
                 return place + found
     return _cut_inside(path.find(row), kind)
@@ -341,7 +317,7 @@ def _cut_inside(value: Any, kind: pa.DataType) -> str:
             found = _named_after(field.name, beside)
             # A struct that has a list alone is what holds a page.
             if len(fields) == 1 and not found:
-                found = _more_among(beside, len(inside), depth=1, is_first=True)
+                found = _more_among(beside, len(inside), Seen(len(inside)), depth=1)
             if found:
                 return found
         if has_list(field.type) and (found := _cut_inside(inside, field.type)):

@@ -67,7 +67,7 @@ _INSIDE = word_set(
 _TEXTS = word_set(
     """
     message error errormessage errormsg errmsg msg errordescription description detail title note
-    information
+    info information
     """
 )
 _PAUSES = {"retryafter": 1.0, "retryafterseconds": 1.0, "retrydelay": 1.0, "retryafterms": 1e-3}
@@ -118,6 +118,7 @@ COUNTS = {
 }  # fmt: skip
 """A start and a total, or a page and the number of pages, tell together whether there is more."""
 
+_FINDS_NOTHING = re.compile(r"\b(?:no|not)\b.*\bfound\b|\bno (?:data|records?|results?)\b", re.IGNORECASE)
 _COUNTED = {*COUNTS["all"], "totalrows", "count", "resultcount"}
 _MESSAGES = word_set("message messages msg detail details info")
 _NUMBERED = word_set("code cod statuscode resultcode retcode returncode ret infocode respcode responsecode")
@@ -243,6 +244,13 @@ def _says_failed(name: str, value: Any) -> bool:
     if name in _WELL and (value is False or (isinstance(value, str) and word(value) == "false")):
         return True
     return (name in _FAILED and value is True) or (name in _ERRORS and is_something(value))
+
+
+def is_refused(envelope: Mapping[str, Any]) -> bool:
+    """Whether a status of the text 0 says that the request failed, and no text that there is nothing."""
+    return envelope.get("status") == "0" and not any(
+        isinstance(value, str) and _FINDS_NOTHING.search(value) for value in envelope.values()
+    )
 
 
 def errors_told(envelope: Mapping[str, Any]) -> list[str]:

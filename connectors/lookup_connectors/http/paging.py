@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 from lookup_connectors.bytes_in_flight import ByteLease
-from lookup_connectors.http.completeness import listed_at, more_in_headers, more_told, total_told
+from lookup_connectors.http.completeness import Seen, listed_at, more_in_headers, more_told
 from lookup_connectors.http.error_bodies import number_in
 from lookup_connectors.http.exchange import Answered, Begun, Exchange
 from lookup_connectors.http.headers import next_link
@@ -169,16 +169,13 @@ class Paging:
         Raises:
             ValueError: there should be more, and nothing came.
         """
-        document, headers = answered.classified.document, answered.response.headers
-        total, pages = total_told(document, reader.rows.way, headers)
-        has_more = so_far < total or page < pages
-        if has_more and not count and not reader.takes_part:
-            said = f"{total} rows" if so_far < total else f"{pages} pages"
+        where, _ = _more_in(answered, reader.rows.way, Seen(so_far, page, is_total=True))
+        if where and not count and not reader.takes_part:
             raise ValueError(
-                f"the answer says that there are {said}, and page {page} is empty after {so_far} rows."
-                " 'partial' = 'accept' takes those"
+                f"the answer says in {where} that there is more, and page {page} is empty after {so_far}"
+                " rows. 'partial' = 'accept' takes those"
             )
-        return has_more and count > 0
+        return bool(where) and count > 0
 
     def _said_to_follow(self, request: Request, answered: Answered, exchange: Exchange) -> Request | None:
         """The request for the page that this one names as its next."""
@@ -200,7 +197,9 @@ class Paging:
         Raises:
             ValueError: the answer says that there is more than its rows.
         """
-        where, how = _more_in(answered, way, is_first=not self.kind)
+        where, how = _more_in(
+            answered, way, Seen(0 if self.kind else listed_at(answered.classified.document, way))
+        )
         if not where:
             return
         if self.kind:
@@ -261,11 +260,8 @@ def _count(answered: Answered, reader: ResponseReader) -> int:
     return max(found, listed_at(answered.classified.document, reader.rows.way))
 
 
-def _more_in(answered: Answered, way: Sequence[str], *, is_first: bool) -> tuple[str, str]:
-    """Where an answer says that there is more than its rows, and how that is read; empty for nowhere.
-
-    With ``is_first`` nothing else has said which page it is.
-    """
+def _more_in(answered: Answered, way: Sequence[str], seen: Seen) -> tuple[str, str]:
+    """Where an answer says that there is more than its rows, and how that is read; empty for nowhere."""
     headers, document = answered.response.headers, answered.classified.document
     try:
         leads_on = _link(answered) is not None
@@ -276,11 +272,9 @@ def _more_in(answered: Answered, way: Sequence[str], *, is_first: bool) -> tuple
     part = _PART.search(headers.get("content-range", ""))
     if part and (int(part[1]) > 0 or int(part[2]) + 1 < int(part[3])):
         return "the header Content-Range", "'paging' = 'offset' may ask for the rest"
-    header = more_in_headers(headers, listed_at(document, way)) if is_first else ""
-    if header:
+    if header := more_in_headers(headers, seen):
         return f"the header {header}", "'paging' = 'page' or 'offset' may ask for the rest"
-    member = more_told(document, way, is_first=is_first)
-    if member:
+    if member := more_told(document, way, seen):
         quoted = member.replace("'", "''")
         found = parse_path(member).find(document)
         leads = isinstance(found, str | dict) and number_in(found) is None

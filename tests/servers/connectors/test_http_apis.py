@@ -570,7 +570,7 @@ APIS: dict[str, Api] = {
         response({"status": "0", "message": "No transactions found", "result": []}),
         failed=(
             (response({"status": "0", "message": "NOTOK", "result": "Invalid API Key (#err2)"}), "permanent"),
-            (response({"status": "0", "message": "Query Timeout occured", "result": None}), "permanent"),
+            (response({"status": "0", "message": "Query Timeout occured", "result": None}), "transient"),
         ),
         throttled=((response({"status": "0", "message": "NOTOK", "result": "Max rate limit reached"}), None),),
     ),

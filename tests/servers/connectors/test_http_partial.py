@@ -210,6 +210,7 @@ def test_a_list_of_what_is_said_and_the_rows_has_pages_too() -> None:
         ({"paging": "offset", "paging-parameter": "startAt"}, {"maxResults": 2, "total": 5}, {}, "startAt=2"),
         ({"paging": "offset", "paging-parameter": "startAt"}, {"meta": {"total": "5"}}, {}, "startAt=2"),
         ({"paging": "page", "paging-parameter": "p"}, {"page": 1, "total_pages": 2}, {"page": 2}, "p=2"),
+        ({"paging": "page", "paging-parameter": "p"}, {"has_more": True}, {"has_more": False}, "p=2"),
         ({"paging": "page", "paging-parameter": "p", "first-page": "0"}, {"totalPages": 2}, {}, "p=1"),
     ],
     ids=str,
@@ -235,7 +236,9 @@ def test_an_empty_page_before_the_total_is_an_error() -> None:
     pages = [response({"rows": rows, "total": 5}) for rows in ([ADA, BOB], [])]
     told = outcome(options, *pages)
     assert told.kind == "permanent"
-    assert "the answer says that there are 5 rows, and page 2 is empty after 2 rows" in str(told.error)
+    assert "says in its member total that there is more, and page 2 is empty after 2 rows. 'partial'" in str(
+        told.error
+    )
     assert len(outcome({**options, **ACCEPT}, *pages).rows) == 2
 
 
