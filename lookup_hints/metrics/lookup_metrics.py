@@ -168,7 +168,7 @@ class LookupMetrics:
         MaxGauge, About("keys", "an executor had asked for when it read the table instead")
     ] = _NONE_IN_FLIGHT
     skipped: Annotated[int, About("keys", "keys whose rows are dropped because of `on-error=skip`")] = 0
-    dead_letters: Annotated[int, About("keys", "keys that failed for good and are kept as dead letters")] = 0
+    dead_letters: Annotated[int, About("keys", "keys that failed and are kept as dead letters")] = 0
     errors: Annotated[int, About("requests", "requests that failed, in all or for some of their keys")] = 0
     errors_by_class: Annotated[CountsByKey[int], About("requests", "the same by class of the error")] = (
         _NO_COUNTS

@@ -45,14 +45,14 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "table",
         TEXT,
-        "Alias of the lookup table in this query block (its name where it has no alias).",
+        "Alias of the lookup table in this query block; its name if it has no alias.",
         places=frozenset({Place.HINT}),
         required=True,
     ),
     Option(
         "async",
         BOOLEAN,
-        "true: use the async runner; false: the sync one. Default: async, where the connector supports it.",
+        "true: use the async runner; false: the sync one. Default: async, if the connector supports it.",
         places=_QUERY,
         table_key="lookup.async",
         python_name="asynchronous",
@@ -60,8 +60,8 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "access",
         choice(LOOKUP, SCAN, AUTO),
-        "lookup: ask the table by key; scan: read it whole, and let Spark join; auto: whichever is "
-        "surely cheaper. Default: lookup where a LOOKUP hint names the table, else auto.",
+        "lookup: look up rows by key; scan: read the whole table, and let Spark join; auto: whichever is "
+        "clearly cheaper. Default: lookup if a LOOKUP hint names the table, else auto.",
         places=_EVERYWHERE,
         table_key="lookup.access",
         session_key="lookup.access",
@@ -70,8 +70,8 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "on-scan",
         choice("allow", "warn", "error"),
-        "What to do when the table is to be read whole, for whatever reason: allow it, warn in log "
-        "and EXPLAIN, or fail. Default: warn where it is known to have more than 10 million rows.",
+        "Before the whole table is read, for any reason: allow it, warn in log and EXPLAIN, or fail. "
+        "Default: warn if it is known to have more than 10 million rows.",
         places=_TABLE_AND_SESSION,
         table_key="lookup.on-scan",
         session_key="lookup.on-scan",
@@ -79,8 +79,8 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "on-event-time",
         choice("allow", "warn", "error"),
-        "What to do when the time of FOR SYSTEM_TIME AS OF is not known to be processing time: allow "
-        "it, warn in log and EXPLAIN, or fail. A lookup reads current rows, unless its table has valid-from.",
+        "If the time of FOR SYSTEM_TIME AS OF is not known to be processing time: allow it, warn in log "
+        "and EXPLAIN, or fail. A lookup reads current rows, unless its table has valid-from.",
         default="warn",
         places=_TABLE_AND_SESSION,
         table_key="lookup.on-event-time",
@@ -89,15 +89,15 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "valid-from",
         TEXT,
-        "Column that says from when on a row is valid: FOR SYSTEM_TIME AS OF then chooses the last row of the"
-        " key that was valid by then.",
+        "Column with the moment from which a row is valid: FOR SYSTEM_TIME AS OF then chooses the last row of"
+        " the key that had begun by the given moment.",
         table_key="lookup.valid-from",
     ),
     Option(
         "valid-to",
         TEXT,
-        "Column that says when a row stops being valid, NULL where it has not: FOR SYSTEM_TIME AS OF then"
-        " gives all rows of the key that were valid at the moment.",
+        "Column with the moment at which a row stops being valid, or NULL: FOR SYSTEM_TIME AS OF then gives"
+        " all rows of the key that were valid at the given moment.",
         table_key="lookup.valid-to",
     ),
     Option(
@@ -137,14 +137,14 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "shuffle",
         BOOLEAN,
-        "Partition the left rows by lookup key first, so that each key is asked by one task.",
+        "Partition the left rows by lookup key first, so that only one task looks up each key.",
         default=False,
         places=_QUERY,
     ),
     Option(
         "retry-predicate",
         NAMES,
-        "What is asked again: lookup_miss, exception, both, or a registered predicate.",
+        "Outcomes that are retried: lookup_miss, exception, both, or a registered predicate.",
         places=_QUERY,
     ),
     Option(
@@ -179,7 +179,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "on-error",
         spelled(fail=(), null=(), skip=(), dead_letter=()),
-        "When a lookup fails for good: fail the task, treat it as a miss (null), drop the row (skip),"
+        "When a lookup fails permanently: fail the task, treat it as a miss (null), drop the row (skip),"
         " or write its key to a folder and continue (dead-letter).",
         default="fail",
         places=_QUERY,
@@ -187,7 +187,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "dead-letter.path",
         FOLDER,
-        "Folder of the keys that failed for good: an absolute path that all workers see, or an address that"
+        "Folder of the keys that failed: an absolute path that all workers see, or an address that"
         " begins with `s3://`, `s3a://`, `gs://` or `hdfs://`.",
         places=_EVERYWHERE,
         table_key="lookup.dead-letter.path",
@@ -205,8 +205,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "dead-letter.then",
         choice("null", "skip"),
-        "What happens to the row whose key is written there: null and skip mean what they mean in "
-        "`on-error`.",
+        "Effect on the row whose key is written there: null and skip have the same meaning as in `on-error`.",
         default="null",
         places=_EVERYWHERE,
         table_key="lookup.dead-letter.then",
@@ -215,7 +214,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "max-errors",
         integer(0),
-        "Keys of one task that may fail for good; one more fails the task, whatever `on-error` says.",
+        "Keys of one task that may fail; one more fails the task, whatever `on-error` says.",
         places=_EVERYWHERE,
         table_key="lookup.max-errors",
         session_key="lookup.max-errors",
@@ -223,8 +222,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "max-error-ratio",
         number(0, 1),
-        "Share of one task's keys that may fail for good, from 0 to 1; if more fail, the task fails "
-        "at its end.",
+        "Share of one task's keys that may fail, from 0 to 1; if more fail, the task fails at its end.",
         places=_EVERYWHERE,
         table_key="lookup.max-error-ratio",
         session_key="lookup.max-error-ratio",
@@ -268,15 +266,15 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "scan.partitions",
         integer(1, 10_000),
-        "The most parts that are read at once when the table is read whole, each by a task and a "
-        "connection of its own. By default as many as tasks run at once, and at most "
-        "`lookup.max-concurrency` or 16. 1 reads all rows as of one moment.",
+        "Maximum of parts in which the whole table is read in parallel, each by a task with its own "
+        "connection. Default: the number of parallel tasks, and at most `lookup.max-concurrency` or 16. "
+        "1 reads all rows in one snapshot.",
         table_key="lookup.scan.partitions",
     ),
     Option(
         "on-open",
         choice("wait", "fail"),
-        "What requests do while the source is down: wait within their `timeout`, or fail at once.",
+        "While the source is down, requests wait within their `timeout`, or fail at once.",
         default="wait",
         places=_QUERY,
         table_key="lookup.on-open",
@@ -284,9 +282,8 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "cache",
         choice("none", "partial", "full"),
-        "What each executor keeps on its disk, for all its tasks and queries: partial keeps the "
-        "answers to keys that were asked, full the whole table. In a hint, none turns it off for one "
-        "query.",
+        "Cache on the disk of each executor, for all its tasks and queries: partial keeps the answers "
+        "to keys that were looked up, full the whole table. In a hint, none turns it off for one query.",
         default="none",
         places=_QUERY,
         table_key="lookup.cache",
@@ -295,7 +292,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         "cache.changed-column",
         TEXT,
         "Column that grows with each change of a row: a timestamp, a date or a whole number. Cached "
-        "answers of rows in which it has grown are dropped.",
+        "answers of changed rows are dropped.",
         table_key="lookup.cache.changed-column",
     ),
     Option(
@@ -321,14 +318,14 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "partial-cache.cache-missing-key",
         BOOLEAN,
-        "Whether misses are cached. A lookup that retries misses asks for them in any case.",
+        "Whether misses are cached. A lookup that retries misses always looks them up.",
         default=True,
         table_key="lookup.partial-cache.cache-missing-key",
     ),
     Option(
         "partial-cache.missing-ttl",
         DURATION,
-        "Misses older than this are asked again; by default a tenth of expire-after-write, and at most 30 s.",
+        "Misses older than this are looked up again; by default a tenth of expire-after-write, at most 30 s.",
         table_key="lookup.partial-cache.missing-ttl",
     ),
     Option(
@@ -353,13 +350,13 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "partial-cache.stale-if-error",
         DURATION,
-        "How long an expired row may still be used if asking for it has failed for good.",
+        "How long an expired row may still be used if fetching it has failed.",
         table_key="lookup.partial-cache.stale-if-error",
     ),
     Option(
         "full-cache.reload-strategy",
         choice("periodic", "timed"),
-        "When a table that is cached whole is read again: periodic takes an interval, timed a time of day.",
+        "When a fully cached table is reloaded: after an interval (periodic), or at a time of day (timed).",
         default="periodic",
         table_key="lookup.full-cache.reload-strategy",
     ),
@@ -393,8 +390,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "full-cache.on-reload-failure",
         choice("keep", "fail"),
-        "What happens to lookups when a reload fails: keep uses the rows of the last load, fail fails"
-        " them, as Flink does.",
+        "If a reload fails: keep uses the rows of the last load, fail fails the lookups, as Flink does.",
         default="keep",
         table_key="lookup.full-cache.on-reload-failure",
     ),
@@ -402,7 +398,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         "full-cache.max-bytes",
         SIZE,
         "Bytes that the table may take on the disk of one executor, and twice that during a reload. A"
-        " larger table is not cached: it is asked by key.",
+        " larger table is not cached: it is looked up by key.",
         default=1024**3,
         table_key="lookup.full-cache.max-bytes",
     ),
