@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
+from lookup_hints.errors import counted
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.spi import AsyncRowLookup, Connector
 from lookup_hints.spi.request_and_answer import LookupTable, OrderCondition
@@ -161,7 +162,7 @@ class PartialCache:
     def __str__(self) -> str:
         missing = "is asked again" if self.missing_ttl is None else f"{self.missing_ttl:g} s"
         unused = "" if self.expire_after_access is None else f", unused for {self.expire_after_access:g} s"
-        rows = "" if self.max_rows is None else f"{self.max_rows:,} rows"
+        rows = "" if self.max_rows is None else counted(self.max_rows, "row")
         nbytes = "" if self.max_bytes is None else f"{self.max_bytes / 1024**2:,.6g} MB"
         limits = " and ".join(filter(None, (rows, nbytes)))
         kept = f"; at most {limits} in each executor" if limits else ""
@@ -283,8 +284,8 @@ class Switch:
 
     def __str__(self) -> str:
         return (
-            f"each executor reads the table when it has asked for {self.keys:,} keys, and answers from that"
-            " until the statement ends"
+            f"each executor reads the table when it has asked for {counted(self.keys, 'key')}, and answers"
+            " from that until the statement ends"
         )
 
 
@@ -334,7 +335,7 @@ class LookupSettings:
     @property
     def failures(self) -> str:
         """What becomes of lookups that fail for good, for a reader."""
-        limits = [] if self.max_errors is None else [f"{self.max_errors:,} keys"]
+        limits = [] if self.max_errors is None else [counted(self.max_errors, "key")]
         limits += [] if self.max_error_ratio is None else [f"{self.max_error_ratio:.6g} of the keys"]
         then = self.on_error if self.dead_letters is None else f"{self.dead_letters}, then {self.on_error}"
         return f"{then}; at most {' and '.join(limits)} of a task" if limits else then

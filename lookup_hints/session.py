@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from lookup_hints.dataframe import join as frame_join
 from lookup_hints.driver.parse_and_plan import Prepared
 from lookup_hints.driver.run_statement import Statements, explain_analyze
 from lookup_hints.driver.statement_scope import Args, StatementScope, state_of
+from lookup_hints.errors import counted
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.prometheus import LOOPBACK, MetricsServer, serve
 from lookup_hints.metrics.readable_summary import Moment
+from lookup_hints.metrics.tables import aligned, html_table, shown_value
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.spi import Connector
+from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.statements import read_script, split_statements
 from lookup_hints.streaming.streams import Streams
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from lookup_hints.driver.doctor import DoctorReport, ExaminedTable
+
+
+_TITLES = ("table", "connector", "key", "columns")
 
 
 class LookupSession:
@@ -43,6 +50,27 @@ class LookupSession:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         self._state = state_of(spark)
+
+    def __repr__(self) -> str:
+        head, rows = self._shown_tables()
+        cells = [[shown_value(each) for each in row] for row in rows]
+        return f"{head}\n{aligned([_TITLES, *cells], left=len(_TITLES))}" if rows else head
+
+    def _repr_html_(self) -> str:
+        head, rows = self._shown_tables()
+        return f"<div>{escape(head)}</div>{html_table(_TITLES, rows) if rows else ''}"
+
+    def _shown_tables(self) -> tuple[str, list[tuple[str | None, ...]]]:
+        rows: list[tuple[str | None, ...]] = [
+            (
+                table.name,
+                table.connector,
+                ", ".join(table.primary_key) or None,
+                ", ".join(f"{column.name} {sql_type(column.type)}" for column in table.schema),
+            )
+            for table in self.tables()
+        ]
+        return f"{counted(len(rows), 'lookup table')} on Spark {self.spark.version}", rows
 
     @property
     def _statements(self) -> Statements:
@@ -66,15 +94,16 @@ class LookupSession:
             return self._statements.sql_with_variables(text, args, kwargs)
         return self._statements.sql(text, args)
 
-    def explain(self, text: str, args: Args = None, mode: str = "formatted") -> str:
+    def explain(self, text: str, args: Args = None, mode: str = "formatted", *, line: int = 1) -> str:
         """How a statement would run: its lookup joins, the Spark SQL, and Spark's plan. Runs nothing.
 
         Args:
             text: one statement; a leading EXPLAIN is allowed.
             args: as for ``sql``.
             mode: as ``EXPLAIN`` takes it: ``extended``, ``codegen``, ``cost`` or ``formatted``.
+            line: where the statement begins in its file; joins are named by their lines.
         """
-        return self._statements.explain(text, args, mode)
+        return self._statements.explain(text, args, mode, line)
 
     def explain_analyze(self, text: str, args: Args = None) -> str:
         """Run a statement to its end, and give its plan with what each lookup counted; rows are not kept.
@@ -90,7 +119,7 @@ class LookupSession:
 
         Examples:
             >>> print(session.explain_analyze("SELECT ... FROM orders o JOIN customers c ON ..."))
-            4.2 s; 82 % of the time was spent waiting for customers: 40 requests in flight of 100, p99 310 ms
+            4.2 s; 82 % of 16.1 s in 4 tasks went into waiting for customers: 40 requests in flight
             ...
         """
         statements = self._statements

@@ -6,12 +6,14 @@ It is read before anything that takes long to import, as the JVM of Spark starts
 from __future__ import annotations
 
 import argparse
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from lookup_hints.cli.result_formats import FORMATS as RESULT_FORMATS
 from lookup_hints.cli.result_formats import TABLE
+from lookup_hints.errors import did_you_mean
 from lookup_hints.metrics.prometheus import LOOPBACK
 from lookup_hints.version import __version__
 
@@ -75,17 +77,40 @@ ARCHIVE_NAME = f"lookup_hints-{__version__}.zip"
 _SHIP_HELP = "connectors of your own to ship: a .py file, the folder of a package, or a name"
 
 
+class CommandParser(argparse.ArgumentParser):
+    """Says what an unknown word may have been meant to be, as the command sees it that was typed."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options, unknown
+
+    def error(self, message: str) -> NoReturn:
+        unknown = re.search(r"(?:invalid choice: '|unrecognized arguments: )([^' ]+)", message)
+        word = "" if unknown is None else unknown[1]
+        known = re.findall(r"--[\w-]+", self.format_help()) + re.findall(
+            r"[\w-]+", message.partition("from ")[2]
+        )
+        if "argument COMMAND" in message:
+            message = f"there is no command {word!r}"
+        is_file = word.endswith(".sql") and "run" in known
+        tip = f"Write: {self.prog} run {word}" if is_file else did_you_mean(word, known)
+        told = f"{message}. {tip}" if tip else message
+        self.exit(WRONG_USE, f"{self.prog}: {told}\nAll options: {self.prog} --help\n")
+
+
 def parser() -> argparse.ArgumentParser:
     """All that may be typed. ``command`` of what it gives is a key of ``commands.COMMANDS``."""
-    top = argparse.ArgumentParser(
+    top = CommandParser(
         "lookup-hints",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.set_defaults(verbose=False, quiet=False, remote=None, master=None)
+    top.set_defaults(verbose=0, quiet=False, remote=None, master=None)
     top.add_argument("--version", action="version", version=f"lookup-hints {__version__}")
-    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND")
 
     shows = commands.add_parser("demo", help="try lookups on small data that it makes", description=_DEMO)
     shows.add_argument(
@@ -108,6 +133,7 @@ def parser() -> argparse.ArgumentParser:
 
     explain = commands.add_parser("explain", help="show how each statement would run", description=_EXPLAIN)
     _add_spark_options(explain)
+    _add_spark_log(explain)
     explain.set_defaults(command="explain")
 
     check = commands.add_parser(
@@ -138,6 +164,7 @@ def parser() -> argparse.ArgumentParser:
         description=_DOCTOR,
     )
     _add_spark_options(examines)
+    _add_spark_log(examines)
     examines.add_argument(
         "--key",
         action="append",
@@ -195,7 +222,14 @@ def add_showing_options(parser: argparse.ArgumentParser) -> None:
         help="run each query to its end, and show its plan with measured figures in place of its rows",
     )
     parser.add_argument(
-        "--quiet", action="store_true", help="show rows and errors alone: no plan, no counts, no progress"
+        "--quiet", action="store_true", help="show rows and errors alone: no counts, no progress"
+    )
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="show plans and all counts, too; given twice (-vv), also what Spark logs, in place of a file",
     )
 
 
@@ -207,12 +241,14 @@ def _add_spark_options(command: argparse.ArgumentParser) -> None:
 
 def _add_spark(command: argparse.ArgumentParser) -> None:
     add_surroundings(command)
-    command.add_argument(
-        "--verbose", action="store_true", help="let Spark log to the terminal, in place of a file"
-    )
     where = command.add_mutually_exclusive_group()
     where.add_argument("--master", help="Spark master, for example local[4] (default local[*])")
     where.add_argument("--remote", metavar="URL", help="Spark Connect server, for example sc://host:15002")
+
+
+def _add_spark_log(command: argparse.ArgumentParser) -> None:
+    text = "let Spark log to the terminal, in place of a file"
+    command.add_argument("-v", "--verbose", action="store_const", const=2, default=0, help=text)
 
 
 def _add_result_options(command: argparse.ArgumentParser) -> None:

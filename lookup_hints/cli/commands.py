@@ -81,7 +81,7 @@ def _showing(options: argparse.Namespace) -> Iterator[job.Showing]:
     """What is shown and where; rows that other programs read stand alone on the standard output."""
     is_data = options.format != TABLE or options.output is not None
     rows = _FEW_ROWS if options.rows is None and options.format == TABLE else options.rows
-    shown = job.Showing(rows, sys.stderr.isatty() and not options.quiet, options.analyze, options.quiet)
+    shown = replace(job.Showing.of(options, bar=sys.stderr.isatty()), rows=rows)
     with ExitStack() as opened:
         results = None if options.output is None else opened.enter_context(_opened(options.output))
         report = sys.stderr if is_data else None
@@ -132,12 +132,13 @@ def _explain(options: argparse.Namespace) -> int:
 
 def _explain_all(session: LookupSession, script: job.Script) -> int:
     for number, statement in enumerate(script.statements, 1):
-        print(f"\n{job.head_of(statement, number, len(script.statements))}", flush=True)
+        if len(script.statements) > 1:
+            print(f"\n{job.head_of(statement, number, len(script.statements))}", flush=True)
         try:
             if _sets_the_scene(read_statement(statement.text)):
                 session.sql(statement.text, script.params)
             else:
-                print(session.explain(statement.text, script.params))
+                print(session.explain(statement.text, script.params, line=statement.line))
         except Exception as error:
             said = failure(statement, error)
             print(f"\nerror in the statement at line {statement.line}: {said}", file=sys.stderr)

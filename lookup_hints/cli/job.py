@@ -30,21 +30,17 @@ from lookup_hints.cli.interrupts import Interrupted
 from lookup_hints.cli.result_formats import TABLE, written
 from lookup_hints.driver.run_statement import run_to_its_end
 from lookup_hints.driver.spark_versions import is_connect
-from lookup_hints.errors import LookupHintsError, OptionError, cause_of
+from lookup_hints.errors import LookupHintsError, OptionError, cause_of, counted
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.prometheus import check_package
 from lookup_hints.metrics.readable_summary import Measured, seconds_text, share_text, what_mattered
+from lookup_hints.metrics.tables import COLUMNS, TITLES, aligned, table_of, without_empty
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.runs.progress import TerminalBar
 from lookup_hints.runs.statement_run import (
-    COLUMNS,
-    TITLES,
     StatementRun,
-    aligned,
     failure,
     reported_once,
-    table_of,
-    without_empty,
 )
 from lookup_hints.statements import (
     ScriptStatement,
@@ -174,6 +170,7 @@ class Showing:
         bar: whether how far a statement is; for a terminal.
         analyze: whether its plan with measured figures comes in place of its rows.
         quiet: whether rows and errors are all that is shown.
+        verbose: whether the plan comes before the rows, and all counts after them.
         report: where plans, counts and the summary go; None is the standard output.
         results: where rows go; None is the standard output.
         format: how rows are written, one of ``results.FORMATS``.
@@ -183,6 +180,7 @@ class Showing:
     bar: bool
     analyze: bool = False
     quiet: bool = False
+    verbose: bool = False
     report: TextIO | None = None
     results: TextIO | None = None
     format: str = TABLE
@@ -195,7 +193,8 @@ class Showing:
     @classmethod
     def of(cls, options: argparse.Namespace, *, bar: bool) -> Showing:
         """As options of a command say; ``bar``: whether the standard error is a terminal."""
-        return cls(options.rows, bar and not options.quiet, options.analyze, options.quiet)
+        quiet, verbose = options.quiet, bool(options.verbose)
+        return cls(options.rows, bar and not quiet, options.analyze, quiet, verbose)
 
 
 def _be_quiet(_: str) -> None:
@@ -214,7 +213,8 @@ def run(session: LookupSession, script: Script, showing: Showing) -> int:
     def run_all() -> int:
         for number, statement in enumerate(script.statements, 1):
             head = head_of(statement, number, len(script.statements))
-            showing.tell(f"\n{head}")
+            if showing.verbose or len(script.statements) > 1:
+                showing.tell(f"\n{head}")
             try:
                 with reported_once():
                     ran.append(run_statement(session, statement, script.params, showing))
@@ -232,19 +232,20 @@ def run(session: LookupSession, script: Script, showing: Showing) -> int:
     for each in ran:
         if each.stream is not None:
             _print_counts(each, showing)
-    showing.tell(f"\n{_summary(script, ran, time.perf_counter() - started)}")
+    if summary := _summary(script, ran, time.perf_counter() - started, verbose=showing.verbose):
+        showing.tell(f"\n{summary}")
     return exit_code
 
 
 def run_statement(
     session: LookupSession, statement: ScriptStatement, params: Mapping[str, Any], showing: Showing
 ) -> StatementRun:
-    """Run one statement and print its plan, its rows and its counts."""
+    """Run one statement and print its rows, and what its lookups did."""
     watch = partial(TerminalBar(sys.stderr).over, session.spark) if showing.bar else None
     few_rows = not showing.analyze and showing.rows is not None
     ran = StatementRun(session, statement, params, watch, few_rows=few_rows)
     is_analyzed = showing.analyze and ran.plan is not None and bool(ran.plan.joins)
-    if ran.plan is not None and not is_analyzed:
+    if ran.plan is not None and showing.verbose and not is_analyzed:
         showing.tell(f"\n{joins_text(ran.plan, statement.line)}\n")
 
     def rows_of(frame: DataFrame) -> str:
@@ -281,19 +282,23 @@ def _shown(frame: DataFrame, showing: Showing, *, is_text: bool) -> str:
 
 def head_of(statement: ScriptStatement, number: int, of: int) -> str:
     """One line that says which statement it is; without secrets."""
-    first_line = shown_text(statement.text).splitlines()[0]
-    return f"[{number}/{of}] line {statement.line}: {first_line[:90]}"
+    first, *more = shown_text(statement.text).splitlines()
+    rest = " ..." if more or len(first) > _HEAD else ""
+    return f"[{number}/{of}] line {statement.line}: {first[:_HEAD].rstrip()}{rest}"
+
+
+_HEAD = 90
+"""The most characters of a statement's first line that are shown."""
 
 
 # --- what it did -----------------------------------------------------------------------------------
 
 
 def _print_counts(ran: StatementRun, showing: Showing) -> None:
-    table = table_of(ran.lookups)
-    if table:
-        showing.tell(aligned(table))
-    if ran.uncounted:
-        showing.tell(ran.uncounted)
+    table = table_of(ran.lookups) if showing.verbose else []
+    lines = [aligned(table), *filter(None, [ran.uncounted])] if table else ran.in_short
+    for line in lines:
+        showing.tell(line)
 
 
 def _log_line(ran: StatementRun) -> str:
@@ -307,9 +312,9 @@ def _log_line(ran: StatementRun) -> str:
     return "; ".join([f"done in {ran.seconds:.1f} s", *done])
 
 
-def _summary(script: Script, ran: Sequence[StatementRun], seconds: float) -> str:
+def _summary(script: Script, ran: Sequence[StatementRun], seconds: float, *, verbose: bool) -> str:
     number = len(script.statements)
-    of = f"{number} statement{'' if number == 1 else 's'}"
+    of = counted(number, "statement")
     head = f"{script.file}: {of if len(ran) == number else f'{len(ran)} of {of}'} in {seconds:.1f} s"
     lines: list[list[str]] = []
     all_lookups: dict[LookupName, Measured] = {}
@@ -321,11 +326,13 @@ def _summary(script: Script, ran: Sequence[StatementRun], seconds: float) -> str
                 rate = "" if each.stream is not None else f"{pace:,.{0 if pace >= 10 else 1}f}"
                 texts = (text(lookup.counts) for _, text in COLUMNS)
                 lines.append([str(each.statement.line), name.alias, rate, *texts])
+    mattered = what_mattered(all_lookups, seconds)
+    if number == 1 and ran and not verbose:  # all else stands above
+        return mattered
+    if number == 1 or not verbose:
+        return "\n".join(filter(None, (mattered, head)))
     if not lines:
         return head
-    mattered = what_mattered(all_lookups)
-    if number == 1:  # whose counts stand above
-        return "\n".join(filter(None, (mattered, head)))
     table = aligned(without_empty([["line", TITLES[0], "rows/s", *TITLES[1:]], *lines]), left=2)
     return "\n".join(filter(None, (mattered, head, table)))
 
@@ -447,9 +454,9 @@ _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 def batch_line(query: str, batch: MicroBatch) -> str:
     """One line about a micro-batch: rows, what its lookups did together, how long it took, how late it is."""
     counts = batch.total
-    said = [f"{batch.rows:,} rows"]
+    said = [counted(batch.rows, "row")]
     if counts.tasks:
-        said += [f"{counts.keys:,} keys", f"{counts.requests:,} requests"]
+        said += [counted(counts.keys, "key"), counted(counts.requests, "request")]
     if counts.keys:
         said.append(f"{share_text(counts.hits, counts.keys)} found")
     if counts.requests:
@@ -492,7 +499,7 @@ def _line(stream: StartedStream) -> str:
     query = stream.supervised
     batches = "no batch" if not stream.batches else f"batches so far {stream.batches}"
     restarts = len(query.restarts)
-    again = f", {restarts} restart{'' if restarts == 1 else 's'}" if restarts else ""
+    again = f", {counted(restarts, 'restart')}" if restarts else ""
     seconds = time.time() - stream.started
     where = "" if query.name == stream.insert.shown_sink else f" into {stream.insert.shown_sink}"
     return f"streaming query {query.name}{where}: {query.status.value}, {batches}{again}, {seconds:.1f} s"

@@ -21,7 +21,8 @@ _AFTER_SIGNAL = 128
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    options = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = parser().parse_args(given or ["--help"])
     options.spark = None
     code = _exit_code(options)
     if options.spark is not None:
@@ -39,7 +40,7 @@ def _spark_of(options: Namespace) -> SparkStart | None:
     given = {"spark.master": options.master, "spark.remote": options.remote}
     conf |= {key: value for key, value in given.items() if value is not None}
     # Where nobody watches, what Spark logs belongs to the output that is kept.
-    hides_log = not options.verbose and options.remote is None and sys.stderr.isatty()
+    hides_log = options.verbose < 2 and options.remote is None and sys.stderr.isatty()
     try:
         return SparkStart(conf, hides_log=hides_log)
     except ModuleNotFoundError:

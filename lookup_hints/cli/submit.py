@@ -260,6 +260,7 @@ def run_submit(options: argparse.Namespace) -> int:
     passed = [*_repeated("--param", options.param), *_repeated("--conf", conf)]
     passed += ["--rows", str(options.rows), *job.metrics_arguments(options)]
     passed += [flag for flag in ("--analyze", "--quiet") if getattr(options, flag.strip("-"))]
+    passed += ["--verbose"] if {"--verbose", "-v"} & set(sparks) else []
     # spark-submit sends all that the script writes through a pipe to its own standard output.
     if options.progress or sys.stdout.isatty():
         passed.append("--progress")

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lookup_hints.driver.shipping import shipped, strip_annotations
 from lookup_hints.driver.statement_scope import StatementScope
-from lookup_hints.errors import cause_of
+from lookup_hints.errors import cause_of, counted
 from lookup_hints.metrics.readable_summary import seconds_text
 from lookup_hints.plan.decide.budgets import cluster_of
 from lookup_hints.plan.decide.settings import session_option
@@ -82,7 +82,7 @@ class DoctorReport:
         warnings = len(
             {(each.table, each.check.what) for each in self.findings if each.check.verdict == "warn"}
         )
-        warned = f"; {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
+        warned = f"; {counted(warnings, 'warning')}" if warnings else ""
         return f"broken: {', '.join(broken)}{warned}" if broken else f"all is well{warned}"
 
 
@@ -267,7 +267,7 @@ def _where(places: Sequence[str], executors: int) -> str:
     others = [place for place in places if place != DRIVER]
     parts = [DRIVER] if DRIVER in places else []
     if len(others) == executors:
-        parts += [f"{executors} executor{'' if executors == 1 else 's'}"] if others else []
+        parts += [counted(executors, "executor")] if others else []
     elif others:
         named = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
         parts.append(f"{len(others)} of {executors} executors ({named})")

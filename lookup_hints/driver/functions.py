@@ -33,6 +33,7 @@ from lookup_hints.driver.spark_versions import is_connect, spark_version
 from lookup_hints.lookup_spec import LookupName, LookupSpec
 from lookup_hints.metrics.lookup_metrics import LookupMetrics, Report
 from lookup_hints.metrics.readable_summary import Moment
+from lookup_hints.metrics.tables import SessionMetrics
 from lookup_hints.plan.joins import TableScan
 from lookup_hints.process.running_task import Reporter
 from lookup_hints.pyspark_internals import all_settings, cloudpickled
@@ -159,7 +160,8 @@ class Functions:
         return self._named(self._application.counts.awaited_of_batch(query, batch))
 
     def _named(self, counts: Mapping[str, LookupMetrics]) -> Mapping[LookupName, LookupMetrics]:
-        return {self._names[function]: each for function, each in counts.items() if function in self._names}
+        known = {self._names[function]: each for function, each in counts.items() if function in self._names}
+        return SessionMetrics(known)
 
     def has(self, spark: SparkSession, name: str) -> bool:
         """Whether a function or view of that name is known to ``spark``."""

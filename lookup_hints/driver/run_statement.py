@@ -18,7 +18,7 @@ from lookup_hints.errors import Problem, QueryError
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.readable_summary import Measured, facts_of, seconds_text, what_mattered
-from lookup_hints.plan.explain import explain
+from lookup_hints.plan.explain import PlanText, explain
 from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.parse.query_parts import written_query
 from lookup_hints.plan.planner import mentions_lookup
@@ -84,11 +84,11 @@ class Statements:
             return run_ddl(statement, self.scope)
         return self._attempt(prepared, self._run_attempt)
 
-    def explain(self, text: str, args: Args = None, mode: str = "formatted") -> str:
-        """How one statement would run."""
-        prepared = self.prepare(text, args)
+    def explain(self, text: str, args: Args = None, mode: str = "formatted", line: int = 1) -> str:
+        """How one statement would run, which begins at ``line`` of its file."""
+        prepared = self.prepare(text, args, line=line)
         if isinstance(prepared.statement, Explain):
-            prepared = self.prepare(prepared.statement.text, args)
+            prepared = self.prepare(prepared.statement.text, args, line=line)
         return self._attempt(prepared, lambda each: self._explain_attempt(each, mode))
 
     def _attempt(self, prepared: Prepared, use: Callable[[Prepared], Answer]) -> Answer:
@@ -124,10 +124,10 @@ class Statements:
         if _REFUSED in shown and is_stream(prepared, self.scope):
             raise QueryError(Problem("Spark runs this as a stream alone."))  # the next attempt
         if planned is not None:
-            shown = f"{explain(planned)}\n\n== Spark plan ==\n{shown}"
+            shown = f"{explain(planned, first_line=prepared.line)}\n\n== Spark plan ==\n{shown}"
         if isinstance(prepared.statement, StreamInsert):
-            return f"== Streaming query into {prepared.statement.shown_sink} ==\n\n{shown}"
-        return shown
+            shown = f"== Streaming query into {prepared.statement.shown_sink} ==\n\n{shown}"
+        return PlanText(shown)
 
     def invalidate(self, name: str, keys: Iterable[Any] | DataFrame | None = None) -> None:
         """Invalidate what is remembered of the table of that name."""
@@ -149,7 +149,7 @@ class Statements:
         inner = self.prepare(explained.text, prepared.args)
         if isinstance(inner.statement, SparkStatement) and inner.plan is None:
             return self.scope.sql(prepared.text, prepared.args)
-        text = self.explain(explained.text, prepared.args, explained.mode)
+        text = self.explain(explained.text, prepared.args, explained.mode, prepared.line)
         return self.scope.rows("plan STRING", [(text,)])
 
     def sql_with_variables(self, text: str, args: Args, variables: dict[str, Any]) -> DataFrame:
@@ -342,7 +342,7 @@ def explain_analyze(statements: Statements, prepared: Prepared) -> str:
     if plan.query is None:
         run_to_its_end(frame)
     seconds = time.perf_counter() - began
-    return analyzed(plan, measured(plan, before, functions.metrics()), seconds)
+    return analyzed(plan, measured(plan, before, functions.metrics()), seconds, prepared.line)
 
 
 def analyzed(
@@ -350,6 +350,6 @@ def analyzed(
 ) -> str:
     """The plan with the figures of its lookups; the first line says what mattered."""
     figures = {name: tuple(facts_of(each)) for name, each in lookups.items() if each.counts.tasks}
-    mattered = what_mattered(lookups)
+    mattered = what_mattered(lookups, seconds)
     head = f"{seconds_text(seconds)}; {mattered}" if mattered else seconds_text(seconds)
-    return f"{head}\n\n{explain(plan, figures, first_line)}"
+    return PlanText(f"{head}\n\n{explain(plan, figures, first_line)}")

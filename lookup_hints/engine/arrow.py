@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_hints.errors import AnswerError
+from lookup_hints.errors import AnswerError, counted
 from lookup_hints.spi.arrow_types import cast
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, PlacedRows
 
@@ -248,7 +248,7 @@ def _checked_positions(positions: pa.Array, rows: int, count: int, connector: st
         positions = whole(positions)
     if len(positions) != rows:
         raise AnswerError(
-            f"{connector} answered {rows} rows with {len(positions)} positions;"
+            f"{connector} answered {counted(rows, 'row')} with {counted(len(positions), 'position')};"
             " there must be one for each row."
         )
     if not types.is_integer(positions.type) or positions.null_count:
@@ -258,7 +258,7 @@ def _checked_positions(positions: pa.Array, rows: int, count: int, connector: st
     low, high = pc.min_max(positions).as_py().values()
     if len(positions) and (low < 0 or high >= count):
         raise AnswerError(
-            f"{connector} answered positions from {low} to {high}; it was asked {count} keys,"
+            f"{connector} answered positions from {low} to {high}; it was asked {counted(count, 'key')},"
             f" so they must be from 0 to {count - 1}."
         )
     return positions.cast(pa.int32())

@@ -37,7 +37,7 @@ from lookup_hints.engine.event_log import connector_name, out_of_time
 from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.outcomes import Keep, Settling
 from lookup_hints.engine.permits import UNLIMITED, RequestLimiter
-from lookup_hints.errors import AnswerError, AnswerTooLarge, NoTurn
+from lookup_hints.errors import AnswerError, AnswerTooLarge, NoTurn, counted
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.lookup_metrics import Cause, LookupMetrics
 from lookup_hints.metrics.task_recorder import UNOBSERVED, WATCH_SECONDS, OnCounts, RequestObserver
@@ -352,7 +352,9 @@ class RequestScheduler:
         name, count = connector_name(self._state.spec), ask.request.keys.num_rows
         for position, error in failures.items():
             if not 0 <= position < count:
-                raise AnswerError(f"{name} failed key {position}; it was asked {count} keys (from 0).")
+                raise AnswerError(
+                    f"{name} failed key {position}; it was asked {counted(count, 'key')} (from 0)."
+                )
             alike.setdefault(id(error), []).append(position)
         for positions in alike.values():
             failed = ask.among(pa.array(positions, pa.int32()))

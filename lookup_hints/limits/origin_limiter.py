@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 
-from lookup_hints.errors import ConnectorError, NoTurn, SourceDown, TooManyRequests
+from lookup_hints.errors import ConnectorError, NoTurn, SourceDown, TooManyRequests, counted
 from lookup_hints.limits.adaptive_concurrency import START
 from lookup_hints.limits.shared_limits import POLL_SECONDS, UNBOUNDED, Lack, LimitStore, Rules, is_alive
 from lookup_hints.limits.task_permits import PUBLISH_SECONDS, TaskPermits
@@ -227,7 +227,7 @@ class OriginLimiter:
             store.release()
         if not may_send:
             raise TooManyRequests(
-                f"{self._rules.source}: this statement has sent {most:,} requests, and"
+                f"{self._rules.source}: this statement has sent {counted(most, 'request')}, and"
                 f" 'lookup.max-requests' = {most} allows no more. Raise it, or ask for fewer keys."
             )
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from lookup_hints.errors import counted
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import BY_SPARK, LookupMetrics
 
@@ -82,11 +83,11 @@ def share_text(part: float, whole: float) -> str:
 # --- one sentence ----------------------------------------------------------------------------------
 
 
-def what_mattered(lookups: Mapping[LookupName, Measured]) -> str:
+def what_mattered(lookups: Mapping[LookupName, Measured], seconds: float) -> str:
     """One sentence: what the lookups' tasks waited for most; empty where they hardly waited, or none ran.
 
     The lookup that waited longest for its source is spoken of. The share is of the time in which tasks
-    were in that lookup.
+    were in that lookup. What cannot have made up a tenth of the whole ``seconds`` is not worth a word.
     """
     ran = [each for each in lookups.values() if each.counts.seconds > 0]
     if not ran:
@@ -96,24 +97,48 @@ def what_mattered(lookups: Mapping[LookupName, Measured]) -> str:
     by_spark = waited_for_source(counts) < _MATTERS * counts.seconds
     waits = {cause: each for cause, each in counts.waited.counts.items() if (cause in BY_SPARK) == by_spark}
     cause = max(waits, key=lambda each: waits[each], default=None)
-    if cause is None or waits[cause] < (_MATTERS_OF_SPARK if by_spark else _MATTERS) * counts.seconds:
+    least = max((_MATTERS_OF_SPARK if by_spark else _MATTERS) * counts.seconds, _MATTERS * seconds)
+    if cause is None or waits[cause] < least:
         return ""
     share = share_text(waits[cause], counts.seconds)
+    of_time = f"{share} of {seconds_text(counts.seconds)} in {counted(counts.tasks, 'task')}"
     if by_spark:
-        return f"{_WAITS_FOR[cause]} ({share})"
+        return f"{_WAITS_FOR[cause]} ({of_time})"
     waited = _WAITS_FOR[cause].format(table=slowest.name.table)
-    return f"{share} of the time was spent {waited}: {_load_text(slowest)}"
+    return f"{of_time} went into {waited}: {_load_text(slowest)}"
 
 
 def _load_text(lookup: Measured) -> str:
     counts = lookup.counts
     of = "" if lookup.capacity is None else f" of {lookup.capacity}"
-    said = [f"{counts.most_in_flight} request{'' if counts.most_in_flight == 1 else 's'} in flight{of}"]
+    said = [f"{counted(int(counts.most_in_flight), 'request')} in flight{of}"]
     said.append(f"p99 {seconds_text(counts.latency.quantile(0.99))}")
     if counts.throttled:
         said.append(f"{counts.throttled:,} throttled")
     if counts.errors:
         said.append(f"{counts.errors:,} failed")
+    return ", ".join(said)
+
+
+# --- one line --------------------------------------------------------------------------------------
+
+
+def in_short(lookup: Measured) -> str:
+    """One line: how many keys a lookup asked for, found and missed, and how long its tasks waited."""
+    counts = lookup.counts
+    more = {
+        "skipped": counts.skipped,
+        "from the cache": from_cache(counts),
+        "asked again": counts.retried_keys,
+    }
+    said = [
+        f"{lookup.name.alias}: {counted(counts.keys, 'key')} asked for",
+        f"{counts.hits:,} found",
+        f"{counts.misses:,} missed",
+        *(f"{count:,} {what}" for what, count in more.items() if count),
+        *([f"{counted(counts.errors, 'request')} failed"] if counts.errors else []),
+        f"waited {seconds_text(waited_for_source(counts))}",
+    ]
     return ", ".join(said)
 
 
@@ -138,10 +163,10 @@ def facts_of(lookup: Measured) -> Iterator[tuple[str, str]]:
         yield "retried", retried
     if counts.errors:
         classes = ", ".join(f"{count:,} {name}" for name, count in counts.errors_by_class.counts.items())
-        yield "failed", f"{counts.errors:,} requests ({classes})"
+        yield "failed", f"{counted(counts.errors, 'request')} ({classes})"
     yield "time", _time_text(counts)
     if counts.repeated_tasks:
-        yield "repeated", f"{counts.repeated_tasks:,} runs of tasks, which are not counted"
+        yield "repeated", f"{counted(counts.repeated_tasks, 'run')} of tasks, not counted"
 
 
 def _rows_text(counts: LookupMetrics) -> str:
@@ -168,10 +193,10 @@ def _cache_text(counts: LookupMetrics) -> str:
     known = from_cache(counts)
     left = [f"{rows:,} left it ({why})" for why, rows in counts.cache_evicted_by_reason.counts.items()]
     said = [
-        f"{known:,} keys known ({share_text(known, known + counts.cache_misses)})",
+        f"{counted(known, 'key')} known ({share_text(known, known + counts.cache_misses)})",
         f"{counts.cache_missing:,} of them to have no row",
         *([f"{counts.cache_stale:,} too old and used"] if counts.cache_stale else []),
-        f"{counts.cache_rows:,} rows and {bytes_text(counts.cache_bytes)} held",
+        f"{counted(int(counts.cache_rows), 'row')} and {bytes_text(counts.cache_bytes)} held",
         *left,
         *_loads_texts(counts),
     ]
@@ -181,11 +206,11 @@ def _cache_text(counts: LookupMetrics) -> str:
 def _loads_texts(counts: LookupMetrics) -> Iterator[str]:
     if counts.cache_loads:
         took = seconds_text(counts.cache_load_millis / 1000)
-        yield f"the table read {counts.cache_loads:,} times, in {took} at most"
+        yield f"the table read {counted(counts.cache_loads, 'time')}, in {took} at most"
     if counts.cache_load_failures:
-        yield f"{counts.cache_load_failures:,} loads that failed"
+        yield f"{counted(counts.cache_load_failures, 'load')} that failed"
     if counts.switched_after:
-        yield f"instead of asking, after {counts.switched_after:,} keys"
+        yield f"instead of asking, after {counted(int(counts.switched_after), 'key')}"
     if counts.cache_age:
         yield f"its rows up to {seconds_text(counts.cache_age)} old"
 
@@ -198,7 +223,7 @@ def _requests_text(lookup: Measured) -> str:
     each = asked / counts.requests
     of = "" if lookup.capacity is None else f" of {lookup.capacity}"
     return (
-        f"{counts.requests:,} of {each:,.0f} key{'' if round(each) == 1 else 's'} each,"
+        f"{counts.requests:,} of {counted(round(each), 'key')} each,"
         f" at most {counts.most_in_flight}{of} in flight in one task;"
         f" {bytes_text(counts.bytes_out)} out, {bytes_text(counts.bytes_in)} in"
     )
@@ -206,9 +231,9 @@ def _requests_text(lookup: Measured) -> str:
 
 def _retries_text(counts: LookupMetrics) -> str:
     causes = {"after a miss": counts.retried_misses, "after a failure": counts.retried_failures}
-    said = [f"{count:,} keys {cause}" for cause, count in causes.items() if count]
+    said = [f"{counted(count, 'key')} {cause}" for cause, count in causes.items() if count]
     if counts.throttled:
-        said.append(f"{counts.throttled:,} requests after a pause that the source asked for")
+        said.append(f"{counted(counts.throttled, 'request')} after a pause that the source asked for")
     return ", ".join(said)
 
 
@@ -216,9 +241,8 @@ def _time_text(counts: LookupMetrics) -> str:
     waits = sorted(counts.waited.counts.items(), key=lambda each: -each[1])
     least = 0.005 * counts.seconds
     shares = [f"{cause} {share_text(seconds, counts.seconds)}" for cause, seconds in waits if seconds > least]
-    tasks = f"{counts.tasks:,} task{'' if counts.tasks == 1 else 's'}"
     waited = f", waiting: {', '.join(shares)}" if shares else ""
-    return f"{seconds_text(counts.seconds)} in {tasks}{waited}"
+    return f"{seconds_text(counts.seconds)} in {counted(counts.tasks, 'task')}{waited}"
 
 
 # --- a line while it runs --------------------------------------------------------------------------

@@ -2,63 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import accumulate
 from textwrap import TextWrapper
 from types import MappingProxyType
-from typing import Any
 
-from lookup_hints.errors import Span
+from lookup_hints.errors import Span, counted
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.plan.explain import rows_of
 from lookup_hints.plan.joins import LookupJoin, LookupPlan, TableScan
 from lookup_hints.runs.progress import Progress
 
-_CELL = "padding:2px 10px;border-bottom:1px solid #8883;white-space:pre;"
-_TABLE = "border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums;margin:4px 0"
 _BAR = "width:320px;height:8px;border-radius:4px;background:#8883;overflow:hidden;margin:6px 0 2px"
-_LONGEST = 100
-"""Characters of a value that are shown."""
-
-
-def table(
-    titles: Sequence[str],
-    rows: Iterable[Sequence[Any]],
-    *,
-    numbers: Sequence[bool] = (),
-    strong: Sequence[bool] = (),
-) -> str:
-    align = ["right" if number else "left" for number in numbers] or ["left"] * len(titles)
-    head = "".join(
-        f'<th style="{_CELL}text-align:{side};font-weight:600">{escape(title)}</th>'
-        for title, side in zip(titles, align, strict=True)
-    )
-    weights = iter(strong)
-    body = "".join(
-        f'<tr style="background:none;{"font-weight:600" if next(weights, False) else ""}">'
-        + "".join(
-            f'<td style="{_CELL}text-align:{side}">{_cell_html(value)}</td>'
-            for value, side in zip(row, align, strict=True)
-        )
-        + "</tr>"
-        for row in rows
-    )
-    return f'<table style="{_TABLE}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-
-
-def shown_value(value: Any) -> str:
-    """A value as text, on one line and not too long."""
-    text = "NULL" if value is None else value if isinstance(value, str) else str(value)
-    text = text.replace("\n", "\u23ce")
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}\u2026"
-
-
-def _cell_html(value: Any) -> str:
-    if value is None:
-        return '<span style="opacity:.45">NULL</span>'
-    return escape(shown_value(value))
 
 
 def note(text: str) -> str:
@@ -169,7 +126,7 @@ def _facts_of_join(plan: LookupPlan, join: LookupJoin, first: str) -> Iterator[s
     settings, conditions = join.chosen.settings, join.conditions
     line = Span(plan.text, join.at.start, join.at.end).line
     in_flight = f", {settings.capacity} in flight" if settings.asynchronous else ""
-    keys = "1 key" if settings.batch_size == 1 else f"{settings.batch_size} keys"
+    keys = counted(settings.batch_size, "key")
     yield f"{first}{in_flight}, {keys} a request"
     yield f"timeout {settings.timeout:g} s, on error {settings.failures}; line {line}"
     yield f"retry {settings.retry}"

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -22,15 +23,15 @@ from IPython.display import DisplayHandle, display
 
 from lookup_hints.driver.interrupts import catch_interrupts
 from lookup_hints.driver.run_statement import run_to_its_end
-from lookup_hints.errors import LookupHintsError, Problem, QueryError, did_you_mean
+from lookup_hints.errors import LookupHintsError, Problem, QueryError, counted, did_you_mean
 from lookup_hints.metrics.readable_summary import facts_of, what_mattered
+from lookup_hints.metrics.tables import Lookups, aligned, html_counts, html_table, shown_value, table_of
 from lookup_hints.notebook import html
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.runs.progress import Progress, TerminalBar, Watch, following
 from lookup_hints.runs.start import SparkStart, on_terminal
-from lookup_hints.runs.statement_run import StatementRun, aligned, brief, failure, reported_once, table_of
+from lookup_hints.runs.statement_run import StatementRun, brief, failure, reported_once
 from lookup_hints.session import LookupSession
-from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import ScriptStatement, parameters, parse_params, split_statements
 
@@ -116,22 +117,7 @@ class LookupMagics(Magics):
             raise CellFailed(brief(error, text)) from error
 
     def _lookup_tables(self) -> None:
-        session = self._find_session(_Screen(is_kernel=hasattr(self.shell, "kernel")))
-        tables = session.tables()
-        rows = [
-            (
-                table.name,
-                table.connector,
-                ", ".join(table.primary_key) or None,
-                ", ".join(f"{column.name} {sql_type(column.type)}" for column in table.schema),
-            )
-            for table in tables
-        ]
-        titles = ("table", "connector", "key", "columns")
-        count = f"{len(rows)} lookup table{'' if len(rows) == 1 else 's'}"
-        markup = (html.table(titles, rows) if rows else "") + html.note(count)
-        lines = [titles, *([html.shown_value(each) for each in row] for row in rows)]
-        display(Shown(markup, f"{aligned(lines, left=4)}\n{count}" if rows else count))
+        display(self._find_session(_Screen(is_kernel=hasattr(self.shell, "kernel"))))
 
     def _lookup_sql(self, line: str, cell: str) -> None:
         options = _cell_options(line)
@@ -308,7 +294,7 @@ def _show_run(
     if taken is None:
         text = f"started: {ran.stream}; stop it with session.streams.stop()"
         return _note_line(text) + _show_plan(ran.plan)
-    return _show_rows(ran, *taken, limit) + _show_counts(ran) + _show_plan(ran.plan)
+    return _show_rows(ran, *taken, limit) + _show_counts(ran) + _show_plan(ran.plan, ran.lookups)
 
 
 def _show_rows(ran: StatementRun, frame: DataFrame, rows: Sequence[Any], limit: int) -> Shown:
@@ -319,35 +305,31 @@ def _show_rows(ran: StatementRun, frame: DataFrame, rows: Sequence[Any], limit: 
         return Shown(html.text_block(text), text)
     numbers = [kind not in ("string", "binary", "boolean", "date") for _, kind in frame.dtypes]
     shown = [tuple(row) for row in rows[:limit]]
-    cells = [[html.shown_value(value) for value in row] for row in shown]
+    cells = [[shown_value(value) for value in row] for row in shown]
     more = "the first " if len(rows) > limit else ""
-    count = f"{more}{len(shown)} row{'' if len(shown) == 1 else 's'}, {ran.seconds:.1f} s"
+    count = f"{more}{counted(len(shown), 'row')}, {ran.seconds:.1f} s"
     return Shown(
-        html.table(frame.columns, shown, numbers=numbers), aligned([frame.columns, *cells], left=0)
+        html_table(frame.columns, shown, numbers), aligned([frame.columns, *cells], left=0)
     ) + _note_line(count)
 
 
 def _show_counts(ran: StatementRun) -> Shown:
-    lines = table_of(ran.lookups)
-    table = _NOTHING
-    if lines:
-        numbers = [False, *[True] * (len(lines[0]) - 1)]
-        table = Shown(html.table(lines[0], lines[1:], numbers=numbers), aligned(lines))
-    notes = filter(None, (what_mattered(ran.lookups), ran.uncounted))
-    return sum(map(_note_line, notes), table)
+    notes = filter(None, (*ran.in_short, what_mattered(ran.lookups, ran.seconds)))
+    return sum(map(_note_line, notes), _NOTHING)
 
 
-def _show_plan(plan: LookupPlan | None) -> Shown:
+def _show_plan(plan: LookupPlan | None, lookups: Lookups = MappingProxyType({})) -> Shown:
     if plan is None:
         return _NOTHING
-    joins = len(plan.joins) + len(plan.scans)
-    title = f"how it ran: {joins} lookup{'' if joins == 1 else 's'}"
-    return Shown(html.folded(title, html.plan_picture(plan)), "")
+    title = f"how it ran: {counted(len(plan.joins) + len(plan.scans), 'lookup')}"
+    lines = table_of(lookups)
+    counts = html_counts(lines) if lines else ""
+    return Shown(html.folded(title, counts + html.plan_picture(plan)), "")
 
 
 def _show_explain(session: LookupSession, statement: ScriptStatement, values: Mapping[str, Any]) -> Shown:
     prepared = session.prepare(statement.text, values, line=statement.line)
-    text = session.explain(statement.text, values)
+    text = session.explain(statement.text, values, line=statement.line)
     if prepared.plan is None:
         return Shown(html.text_block(text), text)
     whole = Shown(html.plan_picture(prepared.plan), "")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
 from types import MappingProxyType
 
-from lookup_hints.errors import Span
+from lookup_hints.errors import Span, counted
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.plan.decide.access import size_text
 from lookup_hints.plan.decide.budgets import shown_owner
@@ -20,6 +21,18 @@ from lookup_hints.spi.lookup_options import (
 
 Figures = Mapping[LookupName, Sequence[tuple[str, str]]]
 """What was measured of lookups: name and text of each figure."""
+
+
+class PlanText(str):
+    """A plan as text, which shows itself line by line where a string would show its escapes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self)}</pre>"
 
 
 def explain(plan: LookupPlan, measured: Figures = MappingProxyType({}), first_line: int = 1) -> str:
@@ -151,7 +164,7 @@ def _requests(join: LookupJoin) -> Iterator[tuple[str, str]]:
     """How its source is asked."""
     settings, source = join.chosen.settings, join.chosen.source
     if settings.asynchronous:
-        yield "capacity", f"{settings.capacity} requests in flight per task{source('capacity')}"
+        yield "capacity", f"{counted(settings.capacity, 'request')} in flight per task{source('capacity')}"
         mode = "ordered" if settings.ordered else "allow_unordered"
         yield "output mode", f"{mode}{source('output-mode')}"
     yield "timeout", f"{settings.timeout:g} s{source('timeout')}"
@@ -159,6 +172,5 @@ def _requests(join: LookupJoin) -> Iterator[tuple[str, str]]:
     letters = () if settings.dead_letters is None else DEAD_LETTER_KEYS
     limits = () if settings.on_error == "fail" else ERROR_LIMIT_KEYS
     yield "on error", f"{settings.failures}{source('on-error', *letters, *limits)}"
-    noun = "key" if settings.batch_size == 1 else "keys"
-    yield "batch size", f"at most {settings.batch_size} {noun} in one request{source('batch-size')}"
+    yield "batch size", f"at most {counted(settings.batch_size, 'key')} in one request{source('batch-size')}"
     yield from _budget(join)

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from lookup_hints.errors import counted
 from lookup_hints.hints.hint_comments import LookupHint, merged
 from lookup_hints.plan.joins import Form, FoundJoin, cannot_run
 from lookup_hints.plan.key_casts import is_key_type
@@ -202,7 +203,9 @@ class Facts(Remembering):
         here = statement.tokens.place(use.relation)
         given = use.column_aliases
         if given and len(given) != count:
-            raise cannot_run(statement, use, here, f"it gives {len(given)} names to {count} columns")
+            raise cannot_run(
+                statement, use, here, f"it gives {counted(len(given), 'name')} to {counted(count, 'column')}"
+            )
         if self.case_sensitive and use.alias != use.alias.lower():
             reason = "with spark.sql.caseSensitive its alias must be in lower case, as Spark makes it so"
             raise cannot_run(statement, use, here, reason)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from lookup_hints.errors import OptionError, Problem
+from lookup_hints.errors import OptionError, Problem, counted
 
 UNLIMITED = 2**31 - 1
 """As many attempts as one likes: the largest number that Flink's options hold."""
@@ -237,4 +237,4 @@ def _check_argument(holds: bool, message: str) -> None:
 
 
 def _attempts_text(attempts: int) -> str:
-    return "unlimited attempts" if attempts >= UNLIMITED else f"{attempts} attempts at most"
+    return "unlimited attempts" if attempts >= UNLIMITED else f"{counted(attempts, 'attempt')} at most"

@@ -353,6 +353,27 @@ def test_a_statement_without_a_lookup_goes_to_spark_untouched(session: LookupSes
     assert texts(session, odd) == [tuple(row) for row in session.spark.sql(odd).collect()]
 
 
+def test_a_session_its_counts_and_its_plans_show_themselves(session: LookupSession) -> None:
+    for table in session.tables():
+        session.sql(f"DROP TABLE {table.name}")
+    none = f"0 lookup tables on Spark {session.spark.version}"
+    assert (repr(session), session._repr_html_()) == (none, f"<div>{none}</div>")
+    session.sql(PEOPLE)
+    assert repr(session).splitlines() == [
+        f"1 lookup table on Spark {session.spark.version}",
+        "table   connector  key  columns",
+        "people  memory     id   id BIGINT, name STRING",
+    ]
+    assert ">id BIGINT, name STRING</td>" in session._repr_html_()
+    query = "SELECT count(p.name) FROM range(3) r JOIN people p ON r.id = p.id"
+    session.sql(query).collect()
+    assert "people AS p, line 1 " in repr(session.metrics())
+    plan = session.explain(query)
+    assert repr(plan) == str(plan)
+    assert "\n== Spark plan ==\n" in repr(plan)
+    assert "<pre>== Lookup joins ==\n" in plan._repr_html_()  # type: ignore[attr-defined]
+
+
 def test_explain_runs_nothing_and_shows_all(session: LookupSession) -> None:
     hinted = JOIN.replace(
         "SELECT",
@@ -370,7 +391,7 @@ def test_explain_runs_nothing_and_shows_all(session: LookupSession) -> None:
             "output mode  allow_unordered",
             "timeout      300 s",
             "retry        lookup_miss, fixed_delay 10 s, max-attempts 3",
-            "batch size   at most 8192 keys in one request",
+            "batch size   at most 8,192 keys in one request",
             "LATERAL VIEW OUTER inline(lookup_",
             "Physical Plan ==",
         ):

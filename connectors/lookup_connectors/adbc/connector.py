@@ -54,7 +54,7 @@ from lookup_connectors.shared_options import pooled_requests, source_name
 from lookup_connectors.sql_parts import can_order
 from lookup_connectors.sqlite_types import has_one_spelling
 from lookup_connectors.text_values import REFUSALS
-from lookup_hints.errors import ConnectorError, LookupTimeout
+from lookup_hints.errors import ConnectorError, LookupTimeout, counted
 from lookup_hints.spi import (
     Answer,
     AnswerTooLarge,
@@ -440,7 +440,8 @@ class _Room:
     def take(self, size: int) -> None:
         self._taken += size
         if self._taken > self._limit and self._keys > 1:
-            message = f"table {self._table}: the rows of {self._keys} keys are too large to be taken at once."
+            keys = counted(self._keys, "key")
+            message = f"table {self._table}: the rows of {keys} are too large to be taken at once."
             raise AnswerTooLarge(message, keys=max(1, self._keys * self._limit // self._taken // 2))
 
 

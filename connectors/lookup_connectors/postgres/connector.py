@@ -58,7 +58,7 @@ from lookup_connectors.postgres_server import ending_of
 from lookup_connectors.shared_options import POOL_SIZE, pooled_requests, source_name
 from lookup_connectors.sql_parts import can_order
 from lookup_connectors.text_values import REFUSALS
-from lookup_hints.errors import ConnectorError, LookupTimeout
+from lookup_hints.errors import ConnectorError, LookupTimeout, counted
 from lookup_hints.spi import (
     Answer,
     AnswerTooLarge,
@@ -323,7 +323,9 @@ class PostgresConnector(
             limit = size
 
     def _too_large(self, keys: int, fitting: int) -> AnswerTooLarge:
-        message = f"table {self.table.name}: the rows of {keys} keys are too large to be taken at once."
+        message = (
+            f"table {self.table.name}: the rows of {counted(keys, 'key')} are too large to be taken at once."
+        )
         return AnswerTooLarge(message, keys=fitting)
 
     async def _has_changed(self, live: _OpenPostgres) -> bool:

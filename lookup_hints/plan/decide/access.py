@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from lookup_hints.errors import counted
 from lookup_hints.plan.cost import LeftRows
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.spi import TableSize
@@ -91,21 +92,21 @@ def _by_price(case: Case, size: TableSize, left: Callable[[], LeftRows]) -> Acce
         return _asks(f"the table's rows are not known ({size.source})")
     reading = f"reading brings {size_text(size)}"
     if size.rows > case.most_rows:
-        return _asks(f"a table of more than {case.most_rows:,} rows is not read", reading)
+        return _asks(f"a table of more than {counted(case.most_rows, 'row')} is not read", reading)
     told = left()
     if told.rows is None:
         return _asks(f"the rows on the left are {told.source}", reading)
-    counted = f"{told.rows:,} rows or more on the left ({told.source})"
+    on_left = f"{counted(told.rows, 'row')} or more on the left ({told.source})"
     if told.rows < FEWEST_KEYS:
-        return _asks(f"{counted} are few", reading)
+        return _asks(f"{on_left} are few", reading)
     if told.rows > LEFT_ROWS_PER_ROW * size.rows:
         if told.keys is not None and told.keys < KEYS_PER_ROW * size.rows:
             few = f"at most {told.keys:,} different keys on the left ({told.source})"
             return _asks(f"{few} are fewer than {KEYS_PER_ROW:g} for each row of the table", reading)
-        asking = f"asking takes a key for each of {counted}, fewer where keys repeat"
-        reason = f"there are {counted}, more than {LEFT_ROWS_PER_ROW:g} for each of {size_text(size)}"
+        asking = f"asking takes a key for each of {on_left}, fewer where keys repeat"
+        reason = f"there are {on_left}, more than {LEFT_ROWS_PER_ROW:g} for each of {size_text(size)}"
         return AccessDecision(reads=True, reason=reason, other_way=asking)
-    return _asks(f"{counted} are not more than {LEFT_ROWS_PER_ROW:g} for each row of the table", reading)
+    return _asks(f"{on_left} are not more than {LEFT_ROWS_PER_ROW:g} for each row of the table", reading)
 
 
 def _asks(reason: str, other_way: str = "") -> AccessDecision:
@@ -118,7 +119,7 @@ def size_text(size: TableSize) -> str:
     >>> size_text(TableSize(1_000_000, 68_000_000, "pg_class"))
     'about 1,000,000 rows, 68.0 MB (pg_class)'
     """
-    rows = f"{'' if size.exact else 'about '}{size.rows:,} rows"
+    rows = f"{'' if size.exact else 'about '}{counted(size.rows or 0, 'row')}"
     room = "" if size.bytes is None else f", {size.bytes / 1e6:,.1f} MB"
     return f"{rows}{room} ({size.source})"
 

@@ -38,13 +38,26 @@ def job(tmp_path: Path) -> Path:
     return path
 
 
-def test_run_prints_plan_rows_and_summary(
+def test_run_prints_rows_and_a_line_for_each_lookup(
     spark: SparkSession, job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["run", str(job), "--param", "most=5", "--conf", "spark.sql.shuffle.partitions=2"]) == 0
+    few = ["--param", "most=5", "--conf", "spark.sql.shuffle.partitions=2"]
+    assert main(["run", str(job), *few]) == 0
+    out = capsys.readouterr().out
+    assert "[1/3] line 2: CREATE OR REPLACE TEMPORARY TABLE people" in out
+    rows = out.index("| Ann|  2|")
+    assert re.search(r"^p: 5 keys asked for, 3 found, 2 missed, waited [\d.]+ \S+$", out[rows:], re.MULTILINE)
+    assert "lookup join with" not in out
+    assert "rows in" not in out
+    assert out.splitlines()[-1].startswith(f"{job}: 3 statements in ")
+
+
+def test_run_prints_plans_and_all_counts_where_it_is_asked_to(
+    spark: SparkSession, job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(job), "-v", "--param", "most=5"]) == 0
     out = capsys.readouterr().out
     for part in (
-        "[1/3] line 2: CREATE OR REPLACE TEMPORARY TABLE people",
         "(1) LEFT lookup join with people AS p, line 6",
         "9 requests in flight",
         "| Ann|  2|",
@@ -55,13 +68,35 @@ def test_run_prints_plan_rows_and_summary(
     assert summary.split()[1:3] == ["5", "5"]
 
 
-def test_one_statement_shows_its_counts_once(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_join_is_named_by_its_line_in_the_file_however_its_plan_is_shown(
+    spark: SparkSession, job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head, query = JOB.rsplit("SELECT /*+", 1)
+    job.write_text(f"{head}EXPLAIN\nSELECT /*+{query}", encoding="utf-8")
+    assert main(["run", str(job), "--param", "most=5"]) == 0
+    assert "(1) LEFT lookup join with people AS p, line 7" in capsys.readouterr().out
+    job.write_text(JOB, encoding="utf-8")
+    assert main(["explain", str(job), "--param", "most=5"]) == 0
+    assert "(1) LEFT lookup join with people AS p, line 6" in capsys.readouterr().out
+
+
+def test_one_statement_shows_its_rows_and_counts_alone(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = """('connector' = 'memory', 'rows' = '[[1, "Ann"]]')"""
     LookupSession(spark).sql(f"CREATE TEMPORARY TABLE one (id BIGINT, name STRING) WITH {rows}")
-    assert main(["run", "-c", "SELECT count(p.name) FROM range(5) r JOIN one p ON r.id = p.id"]) == 0
-    out = capsys.readouterr().out
-    assert [line.split()[:2] for line in out.splitlines() if "rows in" in line] == [["lookup", "rows"]]
-    assert "cached" not in out
+    query = ["-c", "SELECT count(p.name) FROM range(5) r JOIN one p ON r.id = p.id"]
+    assert main(["run", *query]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].startswith("+---")
+    assert [line.partition(",")[0] for line in out[5:-1] if line] == ["p: 5 keys asked for"]
+    assert re.fullmatch(r"\d+\.\d s", out[-1])
+    assert main(["run", *query, "--verbose"]) == 0
+    told = capsys.readouterr().out
+    assert [line.split()[:2] for line in told.splitlines() if "rows in" in line] == [["lookup", "rows"]]
+    assert "cached" not in told
+    assert main(["run", "-c", "SELECT count(*) FROM one"]) == 0
+    assert "\none: read whole, as no equality gives its key\n" in capsys.readouterr().out
 
 
 def test_run_sums_up_and_logs_a_line_for_each_statement(
@@ -71,7 +106,7 @@ def test_run_sums_up_and_logs_a_line_for_each_statement(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level("INFO", "lookup_hints.job"):
-        assert main(["run", str(job), "--param", "most=5"]) == 0
+        assert main(["run", str(job), "--verbose", "--param", "most=5"]) == 0
     printed = capsys.readouterr()
     end = printed.out[printed.out.index(f"{job}: 3 statements in ") :].splitlines()
     assert end[1].split()[:4] == ["line", "lookup", "rows/s", "rows"]
@@ -310,7 +345,7 @@ def test_secrets_in_options_are_not_printed(
     )
     assert main(["run", str(path)]) == 1
     printed = capsys.readouterr()
-    head = "CREATE OR REPLACE TEMPORARY TABLE t (id INT) WITH ('connector'='postgres', 'host'='h', 'passwo"
+    head = "CREATE OR REPLACE TEMPORARY TABLE t (id INT) WITH ('connector'='postgres', 'host'='h', 'pa"
     assert f"[1/3] line 1: {head}" in printed.out
     assert "\nCREATE TEMPORARY TABLE `t` (\n" in printed.out
     assert "TABL is not understood" in printed.err
@@ -534,11 +569,34 @@ def test_a_server_that_is_not_there_is_given_up(
     assert "error: No Spark Connect server answers at 127.0.0.1:9 within 0.2 s." in told
 
 
-@pytest.mark.parametrize("wrong", [[], ["fly"], ["check"]])
-def test_wrong_use(wrong: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (["fly"], "lookup-hints: there is no command 'fly'\n"),
+        (["runn", "a.sql"], "lookup-hints: there is no command 'runn'. Did you mean 'run'?\n"),
+        (["a.sql"], "lookup-hints: there is no command 'a.sql'. Write: lookup-hints run a.sql\n"),
+        (["--versoin"], "lookup-hints: unrecognized arguments: --versoin. Did you mean '--version'?\n"),
+        (["run", "--formt"], "lookup-hints run: unrecognized arguments: --formt. Did you mean '--format'?\n"),
+        (["run", "--format", "cvs"], ". Did you mean 'csv'?\n"),
+        (["check"], "lookup-hints check: the following arguments are required: FILE.sql\n"),
+    ],
+)
+def test_wrong_use_says_what_was_meant(
+    wrong: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as caught:
         main(wrong)
     assert caught.value.code == 2
+    head, _, rest = capsys.readouterr().err.partition("All options: ")
+    assert head.endswith(told)
+    assert rest == f"lookup-hints{' ' + wrong[0] if wrong[0] in ('run', 'check') else ''} --help\n"
+
+
+def test_the_command_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([])
+    assert caught.value.code == 0
+    assert "run each statement of a file and show its rows" in capsys.readouterr().out
 
 
 def test_nothing_to_run_on_a_terminal(

@@ -13,8 +13,9 @@ from lookup_hints.errors import Problem, QueryError, Span
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.readable_summary import Moment
+from lookup_hints.metrics.tables import without_empty
 from lookup_hints.runs.progress import Lines, Watch
-from lookup_hints.runs.statement_run import StatementRun, failure, without_empty
+from lookup_hints.runs.statement_run import StatementRun, failure
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import read_statement, split_statements
 from tests.unit.plan.planning import planned

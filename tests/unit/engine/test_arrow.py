@@ -146,7 +146,7 @@ def test_rows_beside_failures_are_compared_where_they_have_no_positions() -> Non
     [
         (pa.array([0, 2]), "from 0 to 2; it was asked 2 keys"),
         (pa.array([-1, 0]), "from -1 to 0"),
-        (pa.array([0]), "2 rows with 1 positions"),
+        (pa.array([0]), "2 rows with 1 position"),
         (pa.array([0, None]), "no NULL"),
         (pa.array(["a", "b"]), "expected integers"),
     ],

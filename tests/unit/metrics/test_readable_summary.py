@@ -11,10 +11,12 @@ from lookup_hints.metrics.readable_summary import (
     Moment,
     bytes_text,
     facts_of,
+    in_short,
     live_text,
     seconds_text,
     what_mattered,
 )
+from lookup_hints.metrics.tables import SessionMetrics
 
 CUSTOMERS, PRICES = LookupName("customers", "c"), LookupName("prices", "p")
 
@@ -36,10 +38,21 @@ def waiting(**waited: float) -> LookupMetrics:
 
 
 def test_the_first_sentence_names_the_lookup_that_was_waited_for_longest() -> None:
-    said = what_mattered(lookups(prices=waiting(source=10.0), customers=waiting(source=82.0, reading=3.0)))
-    assert (
-        said == "82 % of the time was spent waiting for customers: 40 requests in flight of 100, p99 320 ms"
+    ran = lookups(prices=waiting(source=10.0), customers=waiting(source=82.0, reading=3.0))
+    assert what_mattered(ran, 30.0) == (
+        "82 % of 100 s in 4 tasks went into waiting for customers: 40 requests in flight of 100, p99 320 ms"
     )
+
+
+def test_a_wait_that_is_little_of_the_whole_time_is_not_spoken_of() -> None:
+    """Of a second in the lookup most went into waiting; of the 22 seconds of the statement, hardly any did."""
+    short = LookupMetrics(tasks=1, seconds=0.16, waited=CountsByKey({"source": 0.1}), latency=latencies(0.1))
+    assert what_mattered(lookups(customers=short), 22.0) == ""
+    assert what_mattered(lookups(customers=short), 0.2).startswith(
+        "62 % of 160 ms in 1 task went into waiting"
+    )
+    idle = LookupMetrics(tasks=1, seconds=0.16, waited=CountsByKey({"reading": 0.15}))
+    assert what_mattered(lookups(customers=idle), 22.0) == ""
 
 
 @pytest.mark.parametrize(
@@ -47,28 +60,58 @@ def test_the_first_sentence_names_the_lookup_that_was_waited_for_longest() -> No
     [
         (
             "slot",
-            "70 % of the time was spent waiting for customers, with all of `capacity` in flight: 40 requests",
+            "70 % of 100 s in 4 tasks went into waiting for customers, with all of `capacity` in flight: 40 requests",
         ),
-        ("budget", "70 % of the time was spent waiting for the budget of customers: 40 requests"),
-        ("throttle", "70 % of the time was spent waiting, as customers takes no more requests: 40 requests"),
-        ("outage", "70 % of the time was spent waiting for the end of an outage of customers: 40 requests"),
-        ("retry", "70 % of the time was spent waiting to ask customers again: 40 requests"),
+        ("budget", "70 % of 100 s in 4 tasks went into waiting for the budget of customers: 40 requests"),
+        (
+            "throttle",
+            "70 % of 100 s in 4 tasks went into waiting, as customers takes no more requests: 40 requests",
+        ),
+        (
+            "outage",
+            "70 % of 100 s in 4 tasks went into waiting for the end of an outage of customers: 40 requests",
+        ),
+        ("retry", "70 % of 100 s in 4 tasks went into waiting to ask customers again: 40 requests"),
     ],
 )
 def test_the_summary_names_the_main_reason_of_waiting(cause: str, said: str) -> None:
-    assert what_mattered(lookups(customers=waiting(**{cause: 70.0, "source": 20.0}))).startswith(said)
+    assert what_mattered(lookups(customers=waiting(**{cause: 70.0, "source": 20.0})), 50.0).startswith(said)
 
 
 def test_where_the_source_hardly_counts_spark_is_named() -> None:
     assert (
-        what_mattered(lookups(customers=waiting(source=2.0, reading=90.0)))
-        == "Spark was the slow side (90 %)"
+        what_mattered(lookups(customers=waiting(source=2.0, reading=90.0)), 50.0)
+        == "Spark was the slow side (90 % of 100 s in 4 tasks)"
     )
 
 
 def test_where_nothing_was_waited_for_it_says_nothing() -> None:
-    assert what_mattered(lookups(customers=waiting(source=1.0))) == ""
-    assert what_mattered(lookups(customers=LookupMetrics())) == ""
+    assert what_mattered(lookups(customers=waiting(source=1.0)), 50.0) == ""
+    assert what_mattered(lookups(customers=LookupMetrics()), 50.0) == ""
+
+
+def test_one_line_says_what_was_asked_found_missed_and_waited_for() -> None:
+    counts = LookupMetrics(
+        rows_in=5, keys=3, hits=2, misses=1, waited=CountsByKey({"source": 0.1, "reading": 9.0})
+    )
+    assert in_short(Measured(CUSTOMERS, counts)) == "c: 3 keys asked for, 2 found, 1 missed, waited 100 ms"
+    one = LookupMetrics(keys=1, misses=1, cache_missing=1, retried_keys=1200, errors=1, skipped=4)
+    assert in_short(Measured(CUSTOMERS, one)) == (
+        "c: 1 key asked for, 0 found, 1 missed, 4 skipped, 1 from the cache, 1,200 asked again,"
+        " 1 request failed, waited 0 µs"
+    )
+
+
+def test_the_counts_of_a_session_show_themselves_as_a_table() -> None:
+    counts = LookupMetrics(rows_in=5, rows_out=5, keys=3, hits=2, misses=1)
+    shown = SessionMetrics({CUSTOMERS: counts, PRICES: LookupMetrics()})
+    assert repr(shown).splitlines() == [
+        "lookup                  rows in  rows out  keys  requests  hits  misses  retried  errors  waited",
+        "customers AS c, line 1        5         5     3         0     2       1        0       0   0.0 s",
+    ]
+    assert "<td" in shown._repr_html_()
+    assert ">customers AS c, line 1</td>" in shown._repr_html_()
+    assert repr(SessionMetrics()) == SessionMetrics()._repr_html_() == "no lookup has counted anything"
 
 
 def test_facts_of_a_lookup_that_had_trouble() -> None:
@@ -108,7 +151,7 @@ def test_facts_of_a_lookup_that_had_trouble() -> None:
         " 3 requests after a pause that the source asked for",
         "failed": "2 requests (2 OSError)",
         "time": "10.0 s in 2 tasks, waiting: source 60 %, retry 20 %",
-        "repeated": "1 runs of tasks, which are not counted",
+        "repeated": "1 run of tasks, not counted",
     }
 
 
