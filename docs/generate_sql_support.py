@@ -59,24 +59,25 @@ _TOPICS = {
     "clauses": "Around it: clauses, stars, windows, table functions",
     "subqueries": "Subqueries, CTEs and set operations",
     "statements": "Statements",
-    "through": "Asked through derived tables, CTEs and views; constant lists",
-    "read": "Read whole, as no key can be asked for",
-    "once": "Asked once",
+    "through": "Looked up through derived tables, CTEs and views; constant lists",
+    "read": "Read whole, as there is no key",
+    "once": "Looked up once",
 }
 
 _ONCE = """
-In these no key is asked for twice, however Spark plans the rest. Equal keys are asked once in each task.
+In these statements each key is looked up once, however Spark plans the rest. Each task looks up equal keys
+once.
 
-What Spark computes twice is asked twice. No rewrite cures these, and EXPLAIN says so for each:
+If Spark computes a lookup join twice, it also looks up keys twice. That happens in these cases, and EXPLAIN
+says so:
 
 - `FROM ... INSERT ... INSERT ...`: each INSERT computes the FROM by itself. Write the rows once, or cache.
 - A scalar or LATERAL subquery that is correlated by more than equalities: Spark computes the rows around it
   once for their distinct values and once more for the join with the subquery's rows.
 - A lookup table that the outer query gives the key (`(SELECT max(c.x) FROM c WHERE c.id = o.k)`): Spark
-  computes the outer query twice; each key is asked once.
-- A lookup join in a CTE that is read more than once: each reader asks where the WITH is in a subquery.
-  So it does where the join or a reader is below LATERAL, or in a subquery, but for those in WHERE and
-  SELECT.
+  computes the outer query twice; each key is looked up once.
+- A lookup join in a CTE that is read more than once: each reader looks up again if the WITH is in a subquery.
+  The same happens if the join or a reader is below LATERAL, or in a subquery other than in WHERE and SELECT.
 - `/*+ REPARTITION_BY_RANGE(...) */` right over a lookup join: Spark samples its rows first. Use REPARTITION.
 - A DataFrame that is used twice (written twice, joined with itself): `cache()` it, as everywhere in Spark.
 """
@@ -101,8 +102,8 @@ neighbours in the list, and with all of them. {counts}
 """
 
 _LEGEND = """
-*asked*: by key, for what the rest of the query needs. *read whole*: it drives the query, or nothing gives it
-a key. Both give Spark's rows. Under *several*: how many of the choices of more than one table run.
+*looked up*: by key, as needed by the rest of the query. *read whole*: it drives the query, or nothing gives
+it a key. Both give Spark's rows. *several* counts the choices of more than one table that run.
 
 """
 
@@ -192,7 +193,7 @@ def _tpch() -> Iterable[str]:
 
 def _cell(outcome: str) -> str:
     """What becomes of one table: several uses of it may end differently."""
-    words = ("asks", "asked"), ("reads whole", "read whole"), ("refused", "refused")
+    words = ("asks", "looked up"), ("reads whole", "read whole"), ("refused", "refused")
     return ", ".join(said for word, said in words if word in outcome.partition(":")[0])
 
 

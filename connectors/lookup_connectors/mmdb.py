@@ -33,7 +33,7 @@ class MmdbConnector(SyncLookup):
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
         Option("path", FILE, "The file, as each worker sees it.", required=True),
-        Option("address-column", TEXT, "The STRING column that is asked by.", default="ip"),
+        Option("address-column", TEXT, "The STRING column of the address that is looked up.", default="ip"),
         Option(
             _PATH,
             TEXT,
@@ -43,7 +43,7 @@ class MmdbConnector(SyncLookup):
         Option(
             "invalid-address",
             choice("miss", "error"),
-            "What a text is that is no address: a key without a row, or one that fails.",
+            "How a text that is no address counts: as a key without a row, or one that fails.",
             default="miss",
         ),
     )

@@ -74,8 +74,8 @@ RESTART_OPTIONS: tuple[Option, ...] = (
             exponential_delay=("exponentialdelay",),
             failure_rate=("failurerate",),
         ),
-        "What happens when a streaming query fails. Without it: exponential-delay where the query has a"
-        " checkpoint, else none.",
+        "How a failed streaming query is restarted. Default: exponential-delay if the query has a checkpoint,"
+        " else none.",
         places=_SESSION,
         session_aliases=("restart-strategy",),
     ),
@@ -159,7 +159,7 @@ RESTART_OPTIONS: tuple[Option, ...] = (
     Option(
         "execution.failover-strategy",
         spelled(region=(), full=()),
-        "What starts again after a failure: the query that failed (region), or all streaming queries of the"
+        "Queries that restart after a failure: the failed one (region), or all streaming queries of the"
         " session that have this set (full).",
         default="region",
         places=_SESSION,

@@ -72,9 +72,9 @@ REQUEST = (
         required=True,
     ),
     Option("method", choice("get", "post"), "How the request is sent.", default="get"),
-    Option("query", TEXT, "Parameters: `a=1&ids={id}`. One whose column is not asked by is left out."),
+    Option("query", TEXT, "Parameters: `a=1&ids={id}`. One whose column is no key of the join is left out."),
     Option("header.", TEXT, "A header; its value may name columns.", family="name"),
-    Option("body", TEXT, "What a POST sends: a JSON document whose texts may name columns, or a form."),
+    Option("body", TEXT, "The body of a POST: a JSON document whose texts may name columns, or a form."),
     Option("body-format", choice("json", "form"), "How `body` is written and sent.", default="json"),
     Option("keys-per-request", integer(1, 100_000), "How many keys one request may hold.", default=1),
     Option(
@@ -119,8 +119,8 @@ RESPONSE = (
     Option(
         "partial",
         choice("fail", "accept"),
-        "What an answer is that says of itself that it is not whole (a part failed, a list is cut, there are"
-        " more rows): an error, or as good as any.",
+        "Whether an answer that says that it is incomplete (a part failed, a list is cut, there are more"
+        " rows) is an error, or accepted.",
         default="fail",
     ),
 )  # fmt: skip

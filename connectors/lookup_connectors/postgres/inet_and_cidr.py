@@ -30,7 +30,7 @@ NETWORK_COLUMN = Option(
 ADDRESS_COLUMN = Option(
     "address-column",
     TEXT,
-    "With `network-column`: the STRING column that is asked by an address. PostgreSQL has no such column.",
+    "With `network-column`: the STRING column of the address to look up. PostgreSQL has no such column.",
     default="ip",
 )
 

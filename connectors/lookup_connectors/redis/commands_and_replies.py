@@ -38,11 +38,11 @@ from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.secrets import has_reference
 
 READING: tuple[Option, ...] = (
-    Option("key", TEXT, "The key: text with a `{column}` for each column asked by.", required=True),
+    Option("key", TEXT, "The key: text with a `{column}` for each key column of the join.", required=True),
     Option(
         "value-type",
         choice("string", "hash", "json"),
-        "What the key holds: a string that is one column, a hash whose fields are columns,"
+        "The value of the key: a string that is one column, a hash whose fields are columns,"
         " or a string of JSON (an object is a row, an array of objects many).",
         default="hash",
     ),
