@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_connectors.conversion import (
+from lookup_connectors.shared.conversion import (
     TOO_DEEP,
     ToArrow,
     as_floats,
@@ -30,9 +30,9 @@ from lookup_connectors.conversion import (
     is_nested,
     parse_json,
 )
-from lookup_connectors.shared_options import option_error
-from lookup_connectors.sql_parts import can_order
-from lookup_connectors.text_values import REFUSALS
+from lookup_connectors.shared.options import option_error
+from lookup_connectors.shared.sql_parts import can_order
+from lookup_connectors.shared.text_values import REFUSALS
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
 from lookup_hints.spi import (
     TEXT,

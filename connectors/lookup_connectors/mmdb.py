@@ -14,10 +14,10 @@ from typing import Any, ClassVar, NamedTuple
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_connectors import json_paths
-from lookup_connectors.conversion import convert, from_json_values, readable_as_json
-from lookup_connectors.shared_options import check_file_exists
-from lookup_connectors.text_values import address_in
+from lookup_connectors.shared import json_paths
+from lookup_connectors.shared.conversion import convert, from_json_values, readable_as_json
+from lookup_connectors.shared.options import check_file_exists
+from lookup_connectors.shared.text_values import address_in
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
 from lookup_hints.spi import FILE, TEXT, LookupRequest, LookupTable, Option, Outcomes, SyncLookup, choice
 from lookup_hints.spi.arrow_types import sql_type

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_connectors.conversion import from_json, is_nested
-from lookup_connectors.text_values import REFUSALS, from_texts, moments
+from lookup_connectors.shared.conversion import from_json, is_nested
+from lookup_connectors.shared.text_values import REFUSALS, from_texts, moments
 from lookup_hints.errors import ConnectorError, nearest
 from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ, cast, sql_type
 

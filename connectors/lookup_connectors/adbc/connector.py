@@ -47,13 +47,13 @@ from lookup_connectors.adbc.options import (
     place_of,
     wrong,
 )
-from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
-from lookup_connectors.conversion import is_nested, row_with
-from lookup_connectors.postgres_server import unheld_character, without_characters
-from lookup_connectors.shared_options import pooled_requests, source_name
-from lookup_connectors.sql_parts import can_order
-from lookup_connectors.sqlite_types import has_one_spelling
-from lookup_connectors.text_values import REFUSALS
+from lookup_connectors.shared.bytes_in_flight import MAX_BYTES_IN_FLIGHT
+from lookup_connectors.shared.conversion import is_nested, row_with
+from lookup_connectors.shared.options import pooled_requests, source_name
+from lookup_connectors.shared.postgres_server import unheld_character, without_characters
+from lookup_connectors.shared.sql_parts import can_order
+from lookup_connectors.shared.sqlite_types import has_one_spelling
+from lookup_connectors.shared.text_values import REFUSALS
 from lookup_hints.errors import ConnectorError, LookupTimeout, counted
 from lookup_hints.spi import (
     Answer,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 from adbc_driver_manager import AdbcStatusCode, dbapi
 
-from lookup_connectors.postgres_server import ending_of, is_permanent
+from lookup_connectors.shared.postgres_server import ending_of, is_permanent
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import Ending
 

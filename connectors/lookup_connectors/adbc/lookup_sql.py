@@ -17,8 +17,8 @@ from sqlglot import Dialect, exp
 from sqlglot.errors import SqlglotError
 
 from lookup_connectors.adbc.columns import AdbcColumn
-from lookup_connectors.sql_parts import found_rows, joined_rows
-from lookup_connectors.sqlite_types import as_stored, asked_keys, equality
+from lookup_connectors.shared.sql_parts import found_rows, joined_rows
+from lookup_connectors.shared.sqlite_types import as_stored, asked_keys, equality
 from lookup_hints.spi import OrderCondition
 
 Way = Literal["arrays", "lists", "rows", "parameters"]

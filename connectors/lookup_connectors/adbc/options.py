@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE, is_module
-from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
-from lookup_connectors.shared_options import POOL_SIZE, check_file_exists, option_error
+from lookup_connectors.shared.bytes_in_flight import MAX_BYTES_IN_FLIGHT
+from lookup_connectors.shared.options import POOL_SIZE, check_file_exists, option_error
 from lookup_hints.errors import OptionError
 from lookup_hints.spi import DURATION, TEXT, LookupTable, Option
 from lookup_hints.spi.address import origin_text, resolved, split_url

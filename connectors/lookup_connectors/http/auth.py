@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus, urlencode, urlsplit
 
-from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.client import HttpClient, one_of
 from lookup_connectors.http.network import basic
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import HttpFailure, KeptConnectionLost, Response
+from lookup_connectors.shared.bytes_in_flight import ByteLease
 from lookup_hints.spi import LookupTable
 
 _EARLY_SECONDS = 30.0

@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from lookup_connectors.conversion import shown_as_json
 from lookup_connectors.http import error_bodies
 from lookup_connectors.http.completeness import failed_part
 from lookup_connectors.http.headers import asks_to_wait, nothing_remains
 from lookup_connectors.http.response import HttpFailure, PageRows, Response, ResponseReader
-from lookup_connectors.json_paths import Path, PathFailure
+from lookup_connectors.shared.conversion import shown_as_json
+from lookup_connectors.shared.json_paths import Path, PathFailure
 from lookup_hints.errors import did_you_mean
 
 FAILURES = ("transient", "permanent", "throttled")

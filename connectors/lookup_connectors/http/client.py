@@ -13,10 +13,10 @@ from typing import ClassVar, TypeAlias
 
 import pyarrow as pa
 
-from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight, Usual
 from lookup_connectors.http.network import Connecting
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import Response
+from lookup_connectors.shared.bytes_in_flight import ByteLease, BytesInFlight, Usual
 from lookup_hints.spi import reporting
 
 # --- content codings ------------------------------------------------------------------------------

@@ -17,12 +17,12 @@ from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
 from lookup_connectors.http.client import STANDING_HEADERS, HeldBack, HttpClient, MaySend
 from lookup_connectors.http.connection import BrokenOff, DesyncGuard, Head, HttpConnection
 from lookup_connectors.http.network import Connecting, HttpOrigin, connected
 from lookup_connectors.http.request import AUTHORITY, Request
 from lookup_connectors.http.response import KeptConnectionLost, Response
+from lookup_connectors.shared.bytes_in_flight import ByteLease, BytesInFlight
 from lookup_hints.spi import reporting
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 import httpx
 
-from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
 from lookup_connectors.http.client import STANDING_HEADERS, HeldBack, HttpClient, MaySend
 from lookup_connectors.http.network import Connecting, HttpOrigin, Proxy
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import HttpFailure, Response
+from lookup_connectors.shared.bytes_in_flight import ByteLease, BytesInFlight
 from lookup_hints.spi import reporting
 
 _T = TypeVar("_T")

@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_connectors.conversion import shown_as_json
 from lookup_connectors.http.error_bodies import (
     COUNTS,
     PAGES,
@@ -24,7 +23,8 @@ from lookup_connectors.http.error_bodies import (
     plain_name,
     word_set,
 )
-from lookup_connectors.json_paths import Path
+from lookup_connectors.shared.conversion import shown_as_json
+from lookup_connectors.shared.json_paths import Path
 
 # --- parts that failed ----------------------------------------------------------------------------
 

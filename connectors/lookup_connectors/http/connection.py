@@ -12,10 +12,10 @@ from typing import NamedTuple, Protocol, cast
 
 import httptools
 
-from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.client import HeldBack, MaySend, send_always
 from lookup_connectors.http.network import Connecting, HttpOrigin
 from lookup_connectors.http.response import Response
+from lookup_connectors.shared.bytes_in_flight import ByteLease
 from lookup_hints.errors import AnswerError
 
 _HEAD = re.compile(rb"HTTP/\d\.\d \d{3}")

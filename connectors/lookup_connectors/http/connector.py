@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import pyarrow as pa
 
-from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, ByteLease, BytesInFlight
 from lookup_connectors.http.auth import auth_of, netrc_path
 from lookup_connectors.http.classification import ResponseClassifier
 from lookup_connectors.http.client import HttpClient
@@ -42,6 +41,7 @@ from lookup_connectors.http.request import (
 )
 from lookup_connectors.http.response import FoundRow, FoundRows, HttpFailure, PageRows, Told
 from lookup_connectors.http.started_keys import StartedKeys
+from lookup_connectors.shared.bytes_in_flight import MAX_BYTES_IN_FLIGHT, ByteLease, BytesInFlight
 from lookup_hints.spi import (
     AcquiresPermits,
     Answer,

@@ -10,7 +10,6 @@ from functools import partial
 from typing import NamedTuple
 from urllib.parse import urljoin
 
-from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.auth import Auth
 from lookup_connectors.http.classification import SMALL_BODY, Classification
 from lookup_connectors.http.client import HeldBack, HttpClient, one_of
@@ -18,6 +17,7 @@ from lookup_connectors.http.error_bodies import pause_told
 from lookup_connectors.http.headers import reported_pause, retry_after
 from lookup_connectors.http.request import Request, origin_of
 from lookup_connectors.http.response import HttpFailure, KeptConnectionLost, Response
+from lookup_connectors.shared.bytes_in_flight import ByteLease
 from lookup_hints.spi import Ending, Permits, permits, reporting
 
 _REDIRECTS = (301, 302, 303, 307, 308)

@@ -14,7 +14,6 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_connectors.http.classification import FAILURES, Codes, ErrorRules, Kind
 from lookup_connectors.http.paging import KINDS, Paging, has_room
 from lookup_connectors.http.request import (
@@ -28,15 +27,16 @@ from lookup_connectors.http.request import (
     parse_query,
 )
 from lookup_connectors.http.response import ResponseReader, unreadable
-from lookup_connectors.json_paths import Path, named, parse_path
-from lookup_connectors.key_templates import (
+from lookup_connectors.shared.bytes_in_flight import MAX_BYTES_IN_FLIGHT
+from lookup_connectors.shared.json_paths import Path, named, parse_path
+from lookup_connectors.shared.key_templates import (
     LANGUAGES,
     Template,
     TemplateError,
     can_be_spelled,
     parse_template,
 )
-from lookup_connectors.shared_options import option_error
+from lookup_connectors.shared.options import option_error
 from lookup_hints.errors import OptionError, Problem, nearest
 from lookup_hints.spi import (
     BOOLEAN,

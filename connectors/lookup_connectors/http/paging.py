@@ -10,14 +10,14 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
-from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.completeness import Seen, listed_at, more_in_headers, more_told
 from lookup_connectors.http.error_bodies import number_in
 from lookup_connectors.http.exchange import Answered, Begun, Exchange
 from lookup_connectors.http.headers import next_link
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import HttpFailure, PageRows, Response, ResponseReader
-from lookup_connectors.json_paths import Path, PathFailure, parse_path
+from lookup_connectors.shared.bytes_in_flight import ByteLease
+from lookup_connectors.shared.json_paths import Path, PathFailure, parse_path
 
 KINDS = ("none", "link", "next_url", "cursor", "page", "offset")
 

@@ -17,7 +17,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from lookup_connectors.key_templates import Hole, Resolve, Template, TemplateError, parse_template, spelled
+from lookup_connectors.shared.key_templates import (
+    Hole,
+    Resolve,
+    Template,
+    TemplateError,
+    parse_template,
+    spelled,
+)
 
 
 @dataclass(frozen=True)

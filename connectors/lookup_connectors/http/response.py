@@ -15,7 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_connectors.conversion import (
+from lookup_connectors.http.completeness import SIGNS, cut_list, has_list
+from lookup_connectors.http.error_bodies import plain_name
+from lookup_connectors.shared.conversion import (
     TOO_DEEP,
     JsonWord,
     convert,
@@ -23,10 +25,8 @@ from lookup_connectors.conversion import (
     readable_as_json,
     shown_as_json,
 )
-from lookup_connectors.http.completeness import SIGNS, cut_list, has_list
-from lookup_connectors.http.error_bodies import plain_name
-from lookup_connectors.json_paths import Path, PathFailure
-from lookup_connectors.text_values import from_texts
+from lookup_connectors.shared.json_paths import Path, PathFailure
+from lookup_connectors.shared.text_values import from_texts
 from lookup_hints.errors import ConnectorError, did_you_mean
 from lookup_hints.spi.arrow_types import sql_type
 

@@ -13,11 +13,11 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.client import HeldBack
 from lookup_connectors.http.exchange import Answered, Begun, ending_of_failure
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import Response, Told
+from lookup_connectors.shared.bytes_in_flight import ByteLease
 from lookup_hints.spi import RowRequest, Rows, TakeRows, permits, reporting
 
 if TYPE_CHECKING:

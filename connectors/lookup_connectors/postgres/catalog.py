@@ -22,7 +22,7 @@ from lookup_connectors.postgres.inet_and_cidr import (
     address_column,
     plan_addresses,
 )
-from lookup_connectors.postgres_server import SECONDS, SIZE, size_of
+from lookup_connectors.shared.postgres_server import SECONDS, SIZE, size_of
 from lookup_hints.errors import ConnectorError, nearest
 from lookup_hints.spi import HealthCheck, HealthRequest, LookupTable, TableSize, connections_check
 from lookup_hints.spi.arrow_types import sql_type

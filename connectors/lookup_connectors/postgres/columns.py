@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_connectors.conversion import ToArrow, from_json, is_nested, readable_as_json
-from lookup_connectors.sql_parts import quoted
-from lookup_connectors.text_values import from_texts
+from lookup_connectors.shared.conversion import ToArrow, from_json, is_nested, readable_as_json
+from lookup_connectors.shared.sql_parts import quoted
+from lookup_connectors.shared.text_values import from_texts
 from lookup_hints.errors import nearest
 from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
 

@@ -13,7 +13,6 @@ from urllib.parse import quote, urlencode
 
 import asyncpg
 
-from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_connectors.postgres.failures import (
     DRIVER_ERRORS,
     NAME_SCHEMA,
@@ -23,6 +22,7 @@ from lookup_connectors.postgres.failures import (
 )
 from lookup_connectors.postgres.options import checked_target, warn_without_effect
 from lookup_connectors.postgres.url import Target
+from lookup_connectors.shared.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_hints.errors import ConnectorError, NotAllowed, OptionError
 from lookup_hints.spi import LookupTable, Option, reporting
 from lookup_hints.spi.secrets import masker

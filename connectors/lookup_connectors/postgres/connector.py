@@ -14,8 +14,6 @@ from typing import Any, ClassVar, TypeVar
 import asyncpg
 import pyarrow as pa
 
-from lookup_connectors.bytes_in_flight import ByteLease
-from lookup_connectors.conversion import convert, is_nested, row_with
 from lookup_connectors.postgres.catalog import (
     comments,
     find_relation,
@@ -54,10 +52,12 @@ from lookup_connectors.postgres.packed_columns import (
     unpacked,
     values_of,
 )
-from lookup_connectors.postgres_server import ending_of
-from lookup_connectors.shared_options import POOL_SIZE, pooled_requests, source_name
-from lookup_connectors.sql_parts import can_order
-from lookup_connectors.text_values import REFUSALS
+from lookup_connectors.shared.bytes_in_flight import ByteLease
+from lookup_connectors.shared.conversion import convert, is_nested, row_with
+from lookup_connectors.shared.options import POOL_SIZE, pooled_requests, source_name
+from lookup_connectors.shared.postgres_server import ending_of
+from lookup_connectors.shared.sql_parts import can_order
+from lookup_connectors.shared.text_values import REFUSALS
 from lookup_hints.errors import ConnectorError, LookupTimeout, counted
 from lookup_hints.spi import (
     Answer,

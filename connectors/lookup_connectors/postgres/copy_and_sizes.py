@@ -10,8 +10,8 @@ import asyncpg
 import pyarrow as pa
 from pyarrow import csv
 
-from lookup_connectors.bytes_in_flight import BytesInFlight
 from lookup_connectors.postgres.columns import PostgresColumn
+from lookup_connectors.shared.bytes_in_flight import BytesInFlight
 
 COPIES = 4
 """So often an answer is in memory while it is read: as it came, joined, as Python's objects, as columns."""

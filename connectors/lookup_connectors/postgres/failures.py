@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 
 from lookup_connectors.postgres.url import FILES, KNOWN, Target
-from lookup_connectors.postgres_server import is_permanent
+from lookup_connectors.shared.postgres_server import is_permanent
 from lookup_hints.errors import ConnectorError, did_you_mean
 
 # asyncio's TimeoutError is a class of its own before Python 3.11.

@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyarrow import types
 
 from lookup_connectors.postgres.columns import PostgresColumn, SourceColumn
-from lookup_connectors.shared_options import option_error
-from lookup_connectors.sql_parts import quoted
-from lookup_connectors.text_values import address_in
+from lookup_connectors.shared.options import option_error
+from lookup_connectors.shared.sql_parts import quoted
+from lookup_connectors.shared.text_values import address_in
 from lookup_hints.errors import nearest
 from lookup_hints.spi import TEXT, LookupTable, Option
 from lookup_hints.spi.changed_column_and_versions import CHANGED_COLUMN

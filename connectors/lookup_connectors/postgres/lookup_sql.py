@@ -15,8 +15,8 @@ from pyarrow import types
 from lookup_connectors.postgres.columns import INTEGERS, PostgresColumn
 from lookup_connectors.postgres.inet_and_cidr import AddressColumn
 from lookup_connectors.postgres.packed_columns import PackedColumn, packed_query
-from lookup_connectors.postgres_server import unheld_character, without_characters
-from lookup_connectors.sql_parts import found_rows
+from lookup_connectors.shared.postgres_server import unheld_character, without_characters
+from lookup_connectors.shared.sql_parts import found_rows
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import Filter, FilterValue, LookupRequest, OrderCondition
 

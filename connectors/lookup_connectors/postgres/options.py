@@ -10,7 +10,6 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_connectors.postgres.inet_and_cidr import ADDRESS_COLUMN, NETWORK_COLUMN
 from lookup_connectors.postgres.url import (
     FILES,
@@ -21,7 +20,8 @@ from lookup_connectors.postgres.url import (
     target_of,
     with_service,
 )
-from lookup_connectors.shared_options import POOL_SIZE, option_error, server_problems
+from lookup_connectors.shared.bytes_in_flight import MAX_BYTES_IN_FLIGHT
+from lookup_connectors.shared.options import POOL_SIZE, option_error, server_problems
 from lookup_hints.errors import OptionError
 from lookup_hints.spi import DURATION, FILE, TEXT, LookupTable, Option, OptionType, choice, integer
 from lookup_hints.spi.address import origin_text, resolved

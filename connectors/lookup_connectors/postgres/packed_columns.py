@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lookup_connectors.postgres.columns import PostgresColumn
-from lookup_connectors.text_values import from_texts
+from lookup_connectors.shared.text_values import from_texts
 from lookup_hints.spi.arrow_types import cast, checked
 
 # By type of the wire: the function that writes a value as PostgreSQL sends it, a value in the place of NULL,

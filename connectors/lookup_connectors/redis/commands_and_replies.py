@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_connectors.conversion import (
+from lookup_connectors.shared.conversion import (
     ToArrow,
     convert,
     from_json,
@@ -22,7 +22,7 @@ from lookup_connectors.conversion import (
     readable_as_json,
     shown_as_json,
 )
-from lookup_connectors.key_templates import (
+from lookup_connectors.shared.key_templates import (
     Hole,
     Resolve,
     Template,
@@ -31,7 +31,7 @@ from lookup_connectors.key_templates import (
     keys_of,
     parse_template,
 )
-from lookup_connectors.text_values import from_texts
+from lookup_connectors.shared.text_values import from_texts
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
 from lookup_hints.spi import TEXT, LookupRequest, LookupTable, Option, Outcomes, choice
 from lookup_hints.spi.arrow_types import sql_type

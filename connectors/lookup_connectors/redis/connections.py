@@ -19,7 +19,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from lookup_connectors.redis.commands_and_replies import READING, Commands, NotPermitted, Steps
-from lookup_connectors.shared_options import server_problems
+from lookup_connectors.shared.options import server_problems
 from lookup_hints.errors import ConnectorError, OptionError, Problem
 from lookup_hints.spi import BOOLEAN, DURATION, FILE, TEXT, Endpoint, LookupTable, Option, integer
 from lookup_hints.spi.address import origin_text, resolved, split_url

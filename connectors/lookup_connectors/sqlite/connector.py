@@ -18,9 +18,18 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookup_connectors.conversion import convert, row_with
-from lookup_connectors.shared_options import check_file_exists
-from lookup_connectors.sql_parts import can_order, quoted
+from lookup_connectors.shared.conversion import convert, row_with
+from lookup_connectors.shared.options import check_file_exists
+from lookup_connectors.shared.sql_parts import can_order, quoted
+from lookup_connectors.shared.sqlite_types import (
+    ANALYSED,
+    affinity,
+    analysed_size,
+    arrow_type,
+    has_one_spelling,
+    never_fits,
+    reader,
+)
 from lookup_connectors.sqlite.lookup_sql import (
     MAX_VARIABLES,
     bound_keys,
@@ -35,15 +44,6 @@ from lookup_connectors.sqlite.lookup_sql import (
     parts,
     ranges,
     where_of,
-)
-from lookup_connectors.sqlite_types import (
-    ANALYSED,
-    affinity,
-    analysed_size,
-    arrow_type,
-    has_one_spelling,
-    never_fits,
-    reader,
 )
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem, nearest
 from lookup_hints.spi import (

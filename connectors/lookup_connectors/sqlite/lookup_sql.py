@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_connectors.sql_parts import joined_rows, quoted
-from lookup_connectors.sqlite_types import as_stored, asked_keys, equality
+from lookup_connectors.shared.sql_parts import joined_rows, quoted
+from lookup_connectors.shared.sqlite_types import as_stored, asked_keys, equality
 from lookup_hints.spi import Filter, FilterValue, OrderCondition
 
 MAX_VARIABLES = 999  # what every build of SQLite takes

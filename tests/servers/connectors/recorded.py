@@ -10,12 +10,12 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
-from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.client import MaySend
 from lookup_connectors.http.client_httptools import HttptoolsClient
 from lookup_connectors.http.connector import HttpConnector
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import KeptConnectionLost, Response
+from lookup_connectors.shared.bytes_in_flight import ByteLease
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import Ending

@@ -9,7 +9,7 @@ import pytest
 from lookup_connectors.http.headers import next_link
 from lookup_connectors.http.options import plan_of
 from lookup_connectors.http.response import FoundRow, FoundRows, HttpFailure, Response, Told
-from lookup_connectors.json_paths import parse_path
+from lookup_connectors.shared.json_paths import parse_path
 
 from lookup_hints.errors import OptionError
 from lookup_hints.spi import Outcomes

@@ -24,8 +24,8 @@ from lookup_connectors.adbc.connector import AdbcConnector
 from lookup_connectors.http.connector import HttpConnector
 from lookup_connectors.memory import MemoryConnector
 from lookup_connectors.redis.connector import RedisConnector
+from lookup_connectors.shared.text_values import REFUSALS, from_texts, moments, spelled_values
 from lookup_connectors.sqlite import SqliteConnector
-from lookup_connectors.text_values import REFUSALS, from_texts, moments, spelled_values
 
 from lookup_hints.errors import ConnectorError, OptionError
 from lookup_hints.spi import AsyncLookup, SyncLookup

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, ByteLease, BytesInFlight, Usual
+from lookup_connectors.shared.bytes_in_flight import MAX_BYTES_IN_FLIGHT, ByteLease, BytesInFlight, Usual
 
 from lookup_hints.testing.fake import FakeLoop
 

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from lookup_connectors.bytes_in_flight import BytesInFlight
 from lookup_connectors.http.client_httptools import HttptoolsClient
 from lookup_connectors.http.client_httpx import HttpxClient
 from lookup_connectors.http.connection import BrokenOff, DesyncGuard, HttpConnection, Peek
@@ -18,6 +17,7 @@ from lookup_connectors.http.connector import client_of
 from lookup_connectors.http.network import Connecting, HttpOrigin
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import KeptConnectionLost, Response
+from lookup_connectors.shared.bytes_in_flight import BytesInFlight
 
 from lookup_hints.errors import AnswerError
 

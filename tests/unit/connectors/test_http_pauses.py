@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
 from lookup_connectors.http.auth import Auth
 from lookup_connectors.http.classification import Classification
 from lookup_connectors.http.client import HeldBack, HttpClient, MaySend
@@ -17,6 +16,7 @@ from lookup_connectors.http.exchange import Exchange
 from lookup_connectors.http.network import Connecting
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import PageRows, Response
+from lookup_connectors.shared.bytes_in_flight import ByteLease, BytesInFlight
 
 from lookup_hints.limits.origin_limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import LimitStore, Rules, in_folder, in_memory

@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
 from lookup_connectors.http.auth import Auth
 from lookup_connectors.http.classification import Classification
 from lookup_connectors.http.client import MaySend
@@ -19,6 +18,7 @@ from lookup_connectors.http.exchange import SECOND_TRIES, Answered, Exchange
 from lookup_connectors.http.network import Connecting
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import HttpFailure, KeptConnectionLost, PageRows, Response
+from lookup_connectors.shared.bytes_in_flight import ByteLease, BytesInFlight
 
 from lookup_hints.limits.origin_limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import Rules, in_memory

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
 from lookup_connectors.http.client import ConnectionSlots
+from lookup_connectors.shared.bytes_in_flight import ByteLease, BytesInFlight
 
 from lookup_hints.testing.fake import FakeLoop
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from lookup_connectors.bytes_in_flight import BytesInFlight
+from lookup_connectors.shared.bytes_in_flight import BytesInFlight
 
 
 def test_a_shared_lease_holds_what_is_expected_of_the_keys_under_way() -> None:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from lookup_connectors.http import HttpConnector
 from lookup_connectors.http.request import TemplateKeys, Unsendable, parse_json_body, parse_query
-from lookup_connectors.key_templates import Place, Template, TemplateError, parse_template
 from lookup_connectors.redis import RedisConnector
+from lookup_connectors.shared.key_templates import Place, Template, TemplateError, parse_template
 
 from lookup_hints.errors import OptionError
 from lookup_hints.spi.request_and_answer import LookupTable

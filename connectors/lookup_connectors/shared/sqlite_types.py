@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_connectors.conversion import ToArrow, as_floats, from_json, is_nested, readable_as_json
-from lookup_connectors.text_values import from_texts, moments
+from lookup_connectors.shared.conversion import ToArrow, as_floats, from_json, is_nested, readable_as_json
+from lookup_connectors.shared.text_values import from_texts, moments
 from lookup_hints.spi import TableSize
 from lookup_hints.spi.arrow_types import TIMESTAMP_NTZ, cast, sql_type
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_connectors.text_values import REFUSALS, from_texts, is_number
+from lookup_connectors.shared.text_values import REFUSALS, from_texts, is_number
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi.arrow_types import cast, sql_type
 

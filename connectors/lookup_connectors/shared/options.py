@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from lookup_connectors.sql_parts import quoted
+from lookup_connectors.shared.sql_parts import quoted
 from lookup_hints.errors import ConnectorError, OptionError, Problem
 from lookup_hints.spi import LookupTable, Option, integer
 from lookup_hints.spi.secrets import has_reference
