@@ -15,6 +15,7 @@ import asyncpg
 import pyarrow as pa
 
 from lookup_connectors.postgres.catalog import (
+    CatalogRelation,
     comments,
     find_relation,
     health_of,
@@ -28,11 +29,15 @@ from lookup_connectors.postgres.connections import PostgresEndpoint, PostgresPoo
 from lookup_connectors.postgres.copy_and_sizes import (
     BLOCKS,
     COPIES,
+    IN_RANGE,
+    ONE_MOMENT,
+    REWRITTEN,
     AnswerSizes,
+    blocks_of,
     copied,
     csv_columns,
     ranges,
-    where_of,
+    read_ranges,
 )
 from lookup_connectors.postgres.failures import BeyondServer, PostgresFailure
 from lookup_connectors.postgres.inet_and_cidr import address_column, check_networks
@@ -188,7 +193,7 @@ class PostgresConnector(
     def scan_filtered(
         self, schema: pa.Schema, partition: str, filters: Sequence[Filter]
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a range of blocks, by COPY."""
+        """The rows of a range of blocks."""
         return _each_of(self._scanned(schema, partition, filters))
 
     def statistics(self) -> TableSize:
@@ -368,25 +373,74 @@ class PostgresConnector(
     async def _scanned(
         self, schema: pa.Schema, partition: str, filters: Sequence[Filter]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        async with self._one_connection(in_transaction=True) as connection:
-            relation = await find_relation(connection, self._source, self.table)
+        async with self._one_pool() as pool:
+            async with pool.borrowed() as connection:
+                relation = await find_relation(connection, self._source, self.table)
+                has_places = await connection.fetchval(BLOCKS, relation.oid) is not None
             plans = plans_of(relation, self.table)
-            # From here on the transaction has a lock: types that are the same now are those of the copy.
-            await connection.execute(f"SELECT FROM {relation.sql} LIMIT 0")
-            if not await connection.fetchval(f"SELECT {types_unchanged(relation.sql, plans.values())}"):
-                raise ConnectorError(
-                    f"table {self.table.name}: the type of a column changed while it was opened."
-                )
-            wanted = [plans[name] for name in schema.names]
-            selected = ", ".join(plan.selected for plan in wanted)
-            encoding = connection.get_settings().server_encoding
-            rows_of = where_of(partition, (filter_of(plans[each.column], each, encoding) for each in filters))
-            query = f"SELECT {selected} FROM {relation.sql}{rows_of}"  # noqa: S608  quoted
-            async with aclosing(copied(connection, query)) as chunks:
-                async for chunk in chunks:
-                    columns = csv_columns(chunk, wanted)
-                    for batch in self._table(plans, columns, schema, self.table.primary_key).to_batches():
-                        yield batch
+            async with pool.borrowed(in_transaction=True) as connection:
+                if has_places:
+                    await connection.execute(ONE_MOMENT)
+                # From here on the transaction has a lock: what is the same now stays so.
+                await connection.execute(f"SELECT FROM {relation.sql} LIMIT 0")
+                if not await connection.fetchval(f"SELECT {types_unchanged(relation.sql, plans.values())}"):
+                    raise ConnectorError(
+                        f"table {self.table.name}: the type of a column changed while it was opened."
+                    )
+                encoding = connection.get_settings().server_encoding
+                conditions = [filter_of(plans[each.column], each, encoding) for each in filters]
+                read = self._in_ranges if has_places else self._copied
+                arrays = read(connection, relation, plans, schema, partition, conditions)
+                async with aclosing(arrays) as found:
+                    async for columns in found:
+                        for batch in self._table(plans, columns, schema, self.table.primary_key).to_batches():
+                            yield batch
+
+    async def _in_ranges(
+        self,
+        connection: asyncpg.Connection,
+        relation: CatalogRelation,
+        plans: Mapping[str, PostgresColumn],
+        schema: pa.Schema,
+        partition: str,
+        conditions: Sequence[str],
+    ) -> AsyncGenerator[list[pa.Array], None]:
+        """The columns of a range of blocks, packed."""
+        if await connection.fetchval(REWRITTEN, relation.oid):
+            raise ConnectorError(f"table {self.table.name}: it was written anew while it was opened.")
+        query = packed_query(
+            "rows",
+            [PackedColumn(plans[name].wire, plans[name].selected) for name in schema.names],
+            f"{relation.sql} WHERE {' AND '.join([IN_RANGE, *filter(None, conditions)])}",
+            is_unicode=_is_unicode(connection),
+            is_wide=relation.is_wide,
+            limit="$3::bigint",
+        )
+        # What is read is older than the size is.
+        begin, end = blocks_of(partition, await connection.fetchval(BLOCKS, relation.oid) or 0)
+        async with aclosing(read_ranges(connection, query, begin, end)) as ranges_read:
+            async for parts in ranges_read:
+                yield _unpacked(plans, schema, parts)
+
+    async def _copied(
+        self,
+        connection: asyncpg.Connection,
+        relation: CatalogRelation,
+        plans: Mapping[str, PostgresColumn],
+        schema: pa.Schema,
+        partition: str,
+        conditions: Sequence[str],
+    ) -> AsyncGenerator[list[pa.Array], None]:
+        """The columns of rows that have no places, by COPY: there is no other way to read them bit by bit."""
+        if partition:
+            raise ConnectorError(f"table {self.table.name}: it had ranges of blocks, and has none any more.")
+        wanted = [plans[name] for name in schema.names]
+        selected = ", ".join(plan.selected for plan in wanted)
+        found = " AND ".join(filter(None, conditions))
+        query = f"SELECT {selected} FROM {relation.sql}{' WHERE ' if found else ''}{found}"  # noqa: S608  quoted
+        async with aclosing(copied(connection, query)) as chunks:
+            async for chunk in chunks:
+                yield csv_columns(chunk, wanted)
 
     async def _blocks(self) -> int:
         async with self._one_connection() as connection:
@@ -462,10 +516,14 @@ class PostgresConnector(
 
     @asynccontextmanager
     async def _one_connection(self, *, in_transaction: bool = False) -> AsyncIterator[asyncpg.Connection]:
+        async with self._one_pool() as pool, pool.borrowed(in_transaction=in_transaction) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _one_pool(self) -> AsyncIterator[PostgresPool]:
         pool = await PostgresEndpoint(self.table, self.OPTIONS).pool()
         try:
-            async with pool.borrowed(in_transaction=in_transaction) as connection:
-                yield connection
+            yield pool
         finally:
             await pool.close()
 

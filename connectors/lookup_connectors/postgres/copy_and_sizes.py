@@ -1,10 +1,10 @@
-"""How much is read at once: answers of a size that is known before, and whole tables by COPY."""
+"""How much is read at once: answers of a size that is known before, and whole tables by ranges or COPY."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 import asyncpg
 import pyarrow as pa
@@ -45,9 +45,8 @@ class AnswerSizes:
 
 # --- a whole table --------------------------------------------------------------------------------
 
-# Arrow parses CSV several times as fast as a driver makes objects of rows.
 CHUNK_BYTES = 1024 * 1024
-"""So much of CSV becomes one batch."""
+"""About so much becomes one batch."""
 
 FEWEST_BLOCKS = 1024
 """A partition of fewer blocks (8 MB) is not worth a connection."""
@@ -61,6 +60,30 @@ HAVING bool_and(part.relkind = 'p' OR part.relkind IN ('r', 'm') AND method.amna
        AND current_setting('server_version_num')::int >= 140000
 """
 """How many blocks the largest part of a table has; no row where rows have no place, as those of views."""
+
+ONE_MOMENT = """
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET LOCAL idle_in_transaction_session_timeout = 0
+"""
+"""What lets many statements read as of one moment, however slowly what they read is taken."""
+
+REWRITTEN = """
+SELECT coalesce(bool_or(part.relfilenode NOT IN (0, pg_catalog.pg_relation_filenode(part.oid))), false)
+FROM (SELECT $1::oid AS oid UNION SELECT relid FROM pg_catalog.pg_partition_tree($1::oid::regclass)) AS given
+     JOIN pg_catalog.pg_class AS part ON part.oid = given.oid AND part.relkind IN ('r', 'm')
+"""
+"""Whether a table has been written anew since the moment of which is read, when it looks empty.
+
+The function tells the file of now, the catalog that of the moment, or 0 for tables of the catalog itself. Ask
+when the table is locked.
+"""
+
+_PLACES = 2048
+"""More than rows in a block."""
+
+_MOST_PLACES = 256 * _PLACES
+"""So many are read at once, and have less than a gigabyte even where values in rows are compressed well."""
+
+_MOST_BYTES = 8 * CHUNK_BYTES
 
 _RANGE = re.compile(r"(\d+)-(\d*)")
 _CSV = {"bigint": pa.int64(), "float8": pa.float64(), "boolean": pa.bool_()}
@@ -81,27 +104,63 @@ def ranges(blocks: int, wanted: int) -> tuple[str, ...]:
     return tuple(f"{begin}-{end}" for begin, end in zip([0, *ends], [*ends, ""], strict=True))
 
 
-def where_of(partition: str, conditions: Iterable[str] = ()) -> str:
-    """The WHERE of a range of blocks, and of the ``conditions`` that there are; empty for all rows.
+def blocks_of(partition: str, blocks: int) -> tuple[int, int]:
+    """The first block of a range, and the one after its last; all ``blocks`` for none.
 
     Raises:
         ValueError: this is no range.
 
-    >>> where_of("0-1024"), where_of(""), where_of("", ["a > 1", ""])
-    (" WHERE ctid >= '(0,0)' AND ctid < '(1024,0)'", '', ' WHERE a > 1')
+    >>> blocks_of("0-1024", 4000), blocks_of("1024-", 4000), blocks_of("", 4000)
+    ((0, 1024), (1024, 4000), (0, 4000))
     """
-    found = list(filter(None, [_condition_of(partition) if partition else "", *conditions]))
-    return f" WHERE {' AND '.join(found)}" if found else ""
-
-
-def _condition_of(partition: str) -> str:
-    found = _RANGE.fullmatch(partition)
+    found = _RANGE.fullmatch(partition or "0-")
     if found is None:
         raise ValueError(f"{partition!r} is no range of blocks")
-    end = f" AND ctid < '({found[2]},0)'" if found[2] else ""
-    return f"ctid >= '({found[1]},0)'{end}"
+    return int(found[1]), int(found[2] or blocks)
 
 
+IN_RANGE = "ctid >= $1 AND ctid < $2"
+"""Rows of a range of places: a scan of these blocks alone."""
+
+
+async def read_ranges(
+    connection: asyncpg.Connection, query: str, begin: int, end: int
+) -> AsyncGenerator[list[bytes], None]:
+    """What ``query`` packs of the rows from block ``begin`` to ``end``, range by range, with one under way.
+
+    Its parameters are two places and the bytes that an answer may have. It answers with how many rows and
+    bytes there are, and the packed columns. Where they are too large, a shorter range is read.
+    """
+    place, step, limit = begin * _PLACES, 32 * _PLACES, _MOST_BYTES
+
+    async def read_next() -> list[bytes] | None:
+        nonlocal place, step, limit
+        while place < end * _PLACES:
+            places = [divmod(at, _PLACES) for at in (place, min(place + step, end * _PLACES))]
+            rows, size, *parts = await connection.fetchrow(query, *places, limit)
+            fitting = max(1, step * CHUNK_BYTES // max(size, 1))
+            if size > limit:
+                step, limit = min(step, fitting), limit if step > 1 else size
+                continue
+            place, step, limit = place + step, min(fitting, 2 * step, _MOST_PLACES), _MOST_BYTES
+            if rows:
+                return [part or b"" for part in parts]
+        return None
+
+    reading = asyncio.ensure_future(read_next())
+    try:
+        while (parts := await reading) is not None:
+            reading = asyncio.ensure_future(read_next())
+            await asyncio.sleep(0)  # it is sent before these are handed out
+            yield parts
+    finally:
+        if not reading.done():
+            connection.terminate()
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+
+# Arrow parses CSV several times as fast as a driver makes objects of rows.
 async def copied(connection: asyncpg.Connection, query: str) -> AsyncGenerator[bytes, None]:
     """The rows of ``query`` as CSV, in chunks of whole rows; the server is read as fast as they are taken.
 

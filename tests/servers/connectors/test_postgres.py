@@ -12,10 +12,11 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+import asyncpg
 import pyarrow as pa
 import pytest
 from lookup_connectors.postgres import PostgresConnector
-from lookup_connectors.postgres.copy_and_sizes import where_of
+from lookup_connectors.postgres.copy_and_sizes import IN_RANGE, REWRITTEN, blocks_of
 
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
@@ -580,8 +581,8 @@ def test_partitions_hold_rows_that_came_after_they_were_made(
 
 def test_a_partition_reads_only_its_blocks(postgres_server: PostgresServer, large: LookupTable) -> None:
     (_, second) = PostgresConnector(large).partitions(2)
-    query = f"EXPLAIN SELECT id FROM large{where_of(second)}"
-    (plan,) = postgres_server.fetch(query)[:1]
+    places = [(block, 0) for block in blocks_of(second, 4000)]
+    (plan,) = postgres_server.fetch(f"EXPLAIN SELECT id FROM large WHERE {IN_RANGE}", *places)[:1]
     assert "Tid Range Scan" in str(plan)
 
 
@@ -625,16 +626,90 @@ def test_a_server_that_dies_in_a_scan_is_a_failure_that_may_pass(
     assert "table customers: PostgreSQL says: connection was closed" in str(error)
 
 
-def test_a_scan_that_is_left_ends_at_the_server(postgres_server: PostgresServer, large: LookupTable) -> None:
-    batches = PostgresConnector(large).scan(SCHEMA)
+@pytest.mark.parametrize("way", ["ranges", "copy"])
+def test_a_scan_that_is_left_ends_at_the_server(
+    postgres_server: PostgresServer, large: LookupTable, way: str
+) -> None:
+    postgres_server.execute("CREATE OR REPLACE VIEW left_view AS SELECT * FROM large")
+    table = large if way == "ranges" else customers(postgres_server, table_name="left_view")
+    batches = PostgresConnector(table).scan(SCHEMA)
     next(batches)
     batches.close()  # type: ignore[attr-defined]
-    running = "SELECT query FROM pg_stat_activity WHERE query LIKE 'COPY%' AND state = 'active'"
+    running = (
+        "SELECT query FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND state LIKE '%active%'"
+        " OR state LIKE '%transaction%' AND pid <> pg_backend_pid()"
+    )
     for _ in range(100):
         if not postgres_server.fetch(running):
             return
         time.sleep(0.05)
-    raise AssertionError("the copy still runs")
+    raise AssertionError("it still runs")
+
+
+def test_a_scan_reads_as_of_one_moment(postgres_server: PostgresServer) -> None:
+    postgres_server.execute(
+        "CREATE TABLE moved AS SELECT id, 0 AS kind, repeat('x', 200) AS name FROM generate_series(1, 50000) AS id"
+    )
+    batches = PostgresConnector(customers(postgres_server, table_name="moved")).scan(SCHEMA)
+    first = next(batches)
+    postgres_server.execute("UPDATE moved SET kind = 1; DELETE FROM moved WHERE id % 2 = 0")
+    rest = list(batches)
+    assert first.num_rows < 25_000, "most rows are read after they were changed"
+    rows = pa.Table.from_batches([first, *rest])
+    assert Counter(rows.column("id").to_pylist()) == Counter(range(1, 50_001))
+    assert set(rows.column("kind").to_pylist()) == {0}
+
+
+def test_a_table_that_was_written_anew_is_told_from_an_empty_one(postgres_server: PostgresServer) -> None:
+    postgres_server.execute("CREATE TABLE anew AS SELECT 1 AS id")
+
+    async def look() -> list[bool]:
+        connection = await asyncpg.connect(postgres_server.url())
+        try:
+            oid = await connection.fetchval("SELECT 'anew'::regclass::oid")
+            async with connection.transaction(isolation="repeatable_read"):
+                found = [await connection.fetchval(REWRITTEN, oid)]
+                other = await asyncpg.connect(postgres_server.url())
+                await other.execute("ALTER TABLE anew ADD COLUMN x float8 DEFAULT random()")
+                await other.close()
+                assert await connection.fetchval("SELECT count(*) FROM anew") == 0, "as PostgreSQL warns of"
+                found.append(await connection.fetchval(REWRITTEN, oid))
+            return [*found, await connection.fetchval(REWRITTEN, oid)]
+        finally:
+            await connection.close()
+
+    assert asyncio.run(look()) == [False, True, False]
+
+
+def test_a_table_of_the_catalog_is_read_whole(postgres_server: PostgresServer) -> None:
+    schema = pa.schema([("relname", pa.string())])
+    table = LookupTable("c", schema, (), {"url": postgres_server.url(), "table-name": "pg_catalog.pg_class"})
+    names = pa.Table.from_batches(PostgresConnector(table).scan(schema)).column(0).to_pylist()
+    assert {"pg_class", "pg_type"} <= set(names)
+
+
+def test_ranges_of_what_is_a_view_by_now_are_a_failure(
+    postgres_server: PostgresServer, large: LookupTable
+) -> None:
+    (first, _) = PostgresConnector(large).partitions(2)
+    postgres_server.execute("CREATE VIEW by_now AS SELECT * FROM large")
+    error = failure_of(lambda: ids_of(customers(postgres_server, table_name="by_now"), first))
+    assert "it had ranges of blocks, and has none any more" in str(error)
+
+
+def test_a_scan_reads_rows_of_any_size(postgres_server: PostgresServer) -> None:
+    postgres_server.execute("""
+        CREATE TABLE sized (id bigint, kind int, name text); ALTER TABLE sized ALTER name SET STORAGE EXTERNAL;
+        INSERT INTO sized SELECT n, 0, repeat('x', CASE WHEN n = 30 THEN 9000000 WHEN n > 50 THEN 9 ELSE 700000 END)
+        FROM generate_series(1, 20000) AS n
+    """)
+    schema = pa.schema([SCHEMA.field("id"), SCHEMA.field("name")])
+    batches = list(PostgresConnector(customers(postgres_server, table_name="sized")).scan(schema))
+    assert max(batch.nbytes for batch in batches) < 10_000_000
+    rows = pa.Table.from_batches(batches)
+    lengths = dict(zip(rows.column("id").to_pylist(), map(len, rows.column("name").to_pylist()), strict=True))
+    assert lengths == {n: 9_000_000 if n == 30 else 9 if n > 50 else 700_000 for n in range(1, 20_001)}
+    assert rows.num_rows == 20_000
 
 
 # --- TLS ------------------------------------------------------------------------------------------
