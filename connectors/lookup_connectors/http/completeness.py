@@ -15,6 +15,8 @@ from pyarrow import types
 
 from lookup_connectors.http.error_bodies import (
     COUNTS,
+    ERRORS,
+    HOLDERS,
     PAGES,
     envelopes,
     errors_told,
@@ -55,6 +57,7 @@ _SIGNS: Mapping[str, _Sign] = {
 """How APIs say that what they answer is not whole, as they spell it. Names are compared without signs."""
 
 _BY_PLAIN_NAME = {tuple(map(plain_name, path.split("."))): sign for path, sign in _SIGNS.items()}
+_TELLING = frozenset(path[0] for path in _BY_PLAIN_NAME) | ERRORS | HOLDERS
 SIGNS = frozenset(path.partition(".")[0] for path in _SIGNS)
 """The members whose presence alone asks for a closer look."""
 
@@ -79,6 +82,8 @@ def failed_part(
         has_rows: whether rows were found: an error beside none says that all failed.
         heeds_errors: whether an error says anything here.
     """
+    if not (path.leads_into_elements or _may_tell(document, path.way)):
+        return None  # nearly all answers
     elements = _value_at(document, path.way) if path.leads_into_elements else None
     inside = [each for each in elements if isinstance(each, dict)] if isinstance(elements, list) else []
     beside = [(each, has_rows and path.text != "@") for each in envelopes(document, path.way)]
@@ -90,6 +95,26 @@ def failed_part(
         if may_have_errors and heeds_errors and (names := errors_told(envelope)):
             return FailedPart(names, envelope, "transient")
     return None
+
+
+def _may_tell(document: Any, way: Sequence[str]) -> bool:
+    """Whether a member beside ``way`` has a name that may say that a part failed."""
+    for name in way or ("",):
+        if type(document) is not dict:
+            return False
+        for other in _telling(tuple(document)):
+            value = document[other]
+            if other != name and value and plain_name(other) not in HOLDERS:
+                return True
+            if other != name and type(value) is dict and _telling(tuple(value)):
+                return True
+        document = document.get(name)
+    return False
+
+
+@lru_cache(1024)
+def _telling(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if plain_name(name) in _TELLING)
 
 
 def _sign_in(plain: str, value: Any) -> _Sign | None:
@@ -124,6 +149,7 @@ _LAST = frozenset({"islast", "islastpage", "last", "lastpage"})
 _PAGES_ALONE = frozenset(COUNTS["pages"]) - {"pages"}
 """What is a number of pages whatever it stands beside; `pages` may be those of a book."""
 _ALL_ALONE = frozenset(COUNTS["all"]) - {"total"}
+_COUNTING = {name for names in COUNTS.values() for name in names} | {"count", "number"}
 _OF_HEADERS = re.compile(r"total|next|page|pagination|more|continu|cursor|resumption")
 _PREFIX = re.compile(r"x-(?:wp-|ms-)?")
 
@@ -151,7 +177,7 @@ def more_told(document: Any, way: Sequence[str], seen: Seen) -> str:
 
 def more_in_headers(headers: Mapping[str, str], seen: Seen) -> str:
     """The header that says that there is more than ``seen``; empty for none."""
-    if not seen.rows or not _OF_HEADERS.search("\n".join(headers)):
+    if not seen.rows or not _tell_of_pages(tuple(headers)):
         return ""
     members: dict[str, Any] = dict(headers)
     for name, text in headers.items():
@@ -159,6 +185,11 @@ def more_in_headers(headers: Mapping[str, str], seen: Seen) -> str:
             members[name] = json.loads(text) if text.startswith("{") else text
     found = _more_among(members, seen.rows, seen._replace(is_total=True), depth=1)
     return found.split('"')[1] if found.startswith('"') else found.partition(".")[0]
+
+
+@lru_cache(1024)
+def _tell_of_pages(headers: tuple[str, ...]) -> bool:
+    return _OF_HEADERS.search("\n".join(headers)) is not None
 
 
 def listed_at(document: Any, way: Sequence[str]) -> int:
@@ -223,7 +254,7 @@ def _leads_on(value: Any) -> bool:
 
 def _counts(members: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
     """The whole numbers among ``members``, also those in texts, by plain name: each as it is spelled."""
-    numbers = ((name, number_in(value)) for name, value in members.items())
+    numbers = [(name, number_in(value)) for name, value in members.items() if _plain(name) in _COUNTING]
     return {_plain(name): (name, number) for name, number in numbers if number is not None}
 
 
@@ -236,11 +267,18 @@ def _total(counts: Mapping[str, tuple[str, int]]) -> tuple[str, int]:
 def _more_counted(members: Mapping[str, Any], rows: int, seen: Seen) -> str:
     """The count that says that there are more than ``rows`` here, or than were ``seen``."""
     counts = _counts(members)
+    every = _total(counts)
+    if (
+        every[1] <= rows
+        and counts.keys().isdisjoint(COUNTS["pages"])
+        and type(members.get("total")) is not dict
+    ):
+        return ""
 
     def first(names: Iterable[str]) -> tuple[str, int] | None:
         return next((counts[name] for name in names if name in counts), None)
 
-    start, every, size = first(COUNTS["from"]), _total(counts), first(COUNTS["size"])
+    start, size = first(COUNTS["from"]), first(COUNTS["size"])
     page, pages = first(COUNTS["page"]), first(COUNTS["pages"])
     if start and every[0] and start[1] >= 0:
         # SCIM counts from 1.

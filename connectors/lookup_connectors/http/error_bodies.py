@@ -72,7 +72,7 @@ _TEXTS = word_set(
 )
 _PAUSES = {"retryafter": 1.0, "retryafterseconds": 1.0, "retrydelay": 1.0, "retryafterms": 1e-3}
 
-_ERRORS = word_set(
+ERRORS = word_set(
     """
     error errors err errs errorcode errcode errno errormessage errormessages errormsg errmsg
     errordescription errordetail errordetails errorinfo errortype haserror haserrors iserror odataerror
@@ -94,7 +94,7 @@ _FAILED = (
 )
 _UNFINISHED = word_set("pending queued processing inprogress running computing notready")
 _FINISHED = word_set("done complete completed iscomplete jobcomplete finished isfinished ready isready")
-_HOLDERS = word_set("meta metadata status header head responsestatus responseheader")
+HOLDERS = word_set("meta metadata status header head responsestatus responseheader")
 """Objects that hold what an answer says of itself."""
 PAGES = word_set(
     """
@@ -222,9 +222,7 @@ def envelopes(document: Mapping[str, Any], way: Sequence[str]) -> Iterator[Mappi
         beside = {each: value for each, value in level.items() if each != name}
         yield beside
         yield from (
-            value
-            for each, value in beside.items()
-            if plain_name(each) in _HOLDERS and isinstance(value, dict)
+            value for each, value in beside.items() if plain_name(each) in HOLDERS and isinstance(value, dict)
         )
         level = level.get(name)
 
@@ -243,7 +241,7 @@ def _says_failed(name: str, value: Any) -> bool:
         return True
     if name in _WELL and (value is False or (isinstance(value, str) and word(value) == "false")):
         return True
-    return (name in _FAILED and value is True) or (name in _ERRORS and is_something(value))
+    return (name in _FAILED and value is True) or (name in ERRORS and is_something(value))
 
 
 def is_refused(envelope: Mapping[str, Any]) -> bool:
@@ -258,7 +256,7 @@ def errors_told(envelope: Mapping[str, Any]) -> list[str]:
     return [
         name
         for name, value in envelope.items()
-        if (plain := plain_name(name)) in _ERRORS
+        if (plain := plain_name(name)) in ERRORS
         and (plain == "error" or plain not in _TEXTS)
         and is_something(value)
         and not _says_not_found(value)
@@ -267,7 +265,7 @@ def errors_told(envelope: Mapping[str, Any]) -> list[str]:
 
 def nothing_told(envelope: Mapping[str, Any]) -> bool:
     """Whether an error in ``envelope`` says that what was asked for is not there."""
-    return any(plain_name(name) in _ERRORS and _says_not_found(value) for name, value in envelope.items())
+    return any(plain_name(name) in ERRORS and _says_not_found(value) for name, value in envelope.items())
 
 
 def null_explained(document: Any, way: Sequence[str]) -> tuple[Mapping[str, Any], list[str]]:
@@ -311,7 +309,7 @@ class Misplaced(NamedTuple):
     def may_be_rows(self) -> bool:
         """Whether a member holds objects that are neither errors nor said of the answer."""
         return isinstance(self.found, dict) and any(
-            plain_name(name) not in _ERRORS | _HOLDERS | PAGES
+            plain_name(name) not in ERRORS | HOLDERS | PAGES
             and (isinstance(value, dict) or (isinstance(value, list) and isinstance(value[0], dict)))
             for name, value in self.found.items()
             if value
@@ -335,7 +333,7 @@ def misplaced(document: Any, way: Sequence[str]) -> Misplaced | None:
 
 
 def _says_nothing(members: Mapping[str, Any]) -> bool:
-    described = [members, *(each for name, each in members.items() if plain_name(name) in _HOLDERS | PAGES)]
+    described = [members, *(each for name, each in members.items() if plain_name(name) in HOLDERS | PAGES)]
     inside = [
         (plain_name(name), each)
         for some in described
@@ -348,7 +346,7 @@ def _says_nothing(members: Mapping[str, Any]) -> bool:
     if any(_says_not_found(each) for _, each in messages):
         return True
     return all(_says_well(*each) for each in messages) and all(
-        plain_name(name) in _HOLDERS | PAGES
+        plain_name(name) in HOLDERS | PAGES
         or name.startswith(("@", "$"))
         or not is_something(value)
         or _says_well(plain_name(name), value)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from lookup_connectors.http.classification import FAILURES, Codes, ErrorRules, Kind
+from lookup_connectors.http.completeness import has_list
 from lookup_connectors.http.paging import KINDS, Paging, has_room
 from lookup_connectors.http.request import (
     JsonBody,
@@ -412,6 +413,7 @@ class _HttpPlanning:
                 self._wrong(f"column {column.name!r}: {problem}")
         said = frozenset(name for name in self._names if name == row_key or f"path.{name.lower()}" in given)
         of_rows = {*self._names} - (templates.columns - said) - {row_key}
+        takes_part = self._choice("partial", "fail") == "accept"
         return ResponseReader(
             table=self._table.name,
             rows=rows,
@@ -420,7 +422,12 @@ class _HttpPlanning:
             required=required,
             said=said,
             exact=any(_has_decimal(field.type) for field in self._table.schema),
-            takes_part=self._choice("partial", "fail") == "accept",
+            takes_part=takes_part,
+            lists=frozenset(
+                each.name for each in self._table.schema if has_list(each.type) and each.name in of_rows
+            )
+            if not takes_part
+            else frozenset(),
             charset=self._given("charset"),
             unseen=dict.fromkeys(of_rows, 0),
         )

@@ -99,7 +99,7 @@ class Paging:
                 rows = answered.classified.rows
             else:
                 rows.add(answered.classified.rows)
-            count = _count(answered, reader)
+            count = _count(answered, reader) if self.is_counted else 0
             so_far += count
             if self.is_counted and count and answered.response.body == before:
                 raise reader.refused(
@@ -125,9 +125,8 @@ class Paging:
             return True
         if answered.classified.no_place:
             return False
-        count = _count(answered, reader)
         try:
-            return self._following(answered.request, answered, 1, count, count, exchange, reader) is None
+            return self._following(answered.request, answered, 1, 0, 0, exchange, reader) is None
         except (PathFailure, ValueError, HttpFailure):
             return False
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_connectors.http.completeness import SIGNS, cut_list, has_list
+from lookup_connectors.http.completeness import SIGNS, cut_list
 from lookup_connectors.http.error_bodies import plain_name
 from lookup_connectors.shared.conversion import (
     TOO_DEEP,
@@ -188,7 +188,8 @@ class ResponseReader:
         required: columns that a row must have.
         said: columns that have a path, or are the row key: where they are keys, a row must say whose it is.
         exact: whether fractions are read as decimals.
-        takes_part: whether lists are taken that a row says are cut.
+        takes_part: whether answers are taken that say that they are not whole.
+        lists: columns with lists, which a row may say are cut.
         charset: of all responses; empty where they say it.
         unseen: columns whose path no row has led along yet, and how many rows have lacked it.
     """
@@ -201,6 +202,7 @@ class ResponseReader:
     said: frozenset[str]
     exact: bool
     takes_part: bool = False
+    lists: frozenset[str] = frozenset()
     charset: str = ""
     unseen: dict[str, int] = field(default_factory=dict, compare=False)
 
@@ -377,7 +379,7 @@ class ResponseReader:
             )
         if column.name in self.unseen:
             self._refuse_absent_path(source, column.name, values, found)
-        if not (by_name or self.takes_part) and has_list(column.type):
+        if column.name in self.lists:
             self._refuse_cut_lists(source, column, found)
         path = "its name" if by_name else f"path {source.text}"
 
