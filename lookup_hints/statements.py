@@ -338,7 +338,8 @@ def read_script(path_or_text: str | os.PathLike[str]) -> str:
         tip = nearest(path.name, sorted(other.name for other in path.parent.glob("*.sql")))
         raise QueryError(Problem(f"There is no file {str(path)!r}.", tip=tip)) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise QueryError(Problem(f"The file {str(path)!r} cannot be read: {error}.")) from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise QueryError(Problem(f"The file {str(path)!r} cannot be read: {why}.")) from error
 
 
 def parse_params(params: Iterable[str]) -> dict[str, Any]:

@@ -214,7 +214,7 @@ def add_surroundings(parser: argparse.ArgumentParser) -> None:
 
 def add_showing_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--rows", type=int, default=20, metavar="N", help="rows of each result to show (default 20)"
+        "--rows", type=_row_count, default=20, metavar="N", help="rows of each result to show (default 20)"
     )
     parser.add_argument(
         "--analyze",
@@ -288,6 +288,12 @@ def add_metrics_options(parser: argparse.ArgumentParser) -> None:
         default="lookup",
         help="flink: serve Flink's names of metrics, too",
     )
+
+
+def _row_count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a number of rows from 0 is needed, not {text!r}")
+    return int(text)
 
 
 def _address(text: str) -> MetricsAddress:

@@ -216,7 +216,7 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _nothing_to_do(file: str) -> int:
-    print(f"{file}: the file contains no statements")
+    print(f"{file}: no statement to run")
     return 0
 
 

@@ -188,7 +188,8 @@ def _parsed(file: str) -> Mapping[str, Any]:
             raise WrongUse(f"{file} is {what}, and no OpenAPI document. Try: the file behind /openapi.json")
         document = json.loads(text) if first in "{[" else _from_yaml(text, file)
     except (OSError, ValueError, RecursionError) as error:
-        raise WrongUse(f"{file} cannot be read: {error}") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise WrongUse(f"{file} cannot be read: {why}") from None
     if not isinstance(document, dict):
         raise WrongUse(f"{file} is no OpenAPI document.")
     return document

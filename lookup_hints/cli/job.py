@@ -327,7 +327,7 @@ def _summary(script: Script, ran: Sequence[StatementRun], seconds: float, *, ver
                 texts = (text(lookup.counts) for _, text in COLUMNS)
                 lines.append([str(each.statement.line), name.alias, rate, *texts])
     mattered = what_mattered(all_lookups, seconds)
-    if number == 1 and ran and not verbose:  # all else stands above
+    if number == 1 and not verbose:  # all else stands above
         return mattered
     if number == 1 or not verbose:
         return "\n".join(filter(None, (mattered, head)))

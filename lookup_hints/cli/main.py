@@ -33,7 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _spark_of(options: Namespace) -> SparkStart | None:
     """The Spark that the command will ask for; None where it cannot: why is said in its time."""
     file = getattr(options, "file", None)
-    if file not in (None, STDIN) and not Path(file).exists():
+    if file not in (None, STDIN) and (not Path(file).exists() or Path(file).is_dir()):
+        return None
+    if (options.master or "").startswith("sc://"):
         return None
     # A key that is no key of Spark's is refused later, with all that is wrong in the file.
     conf = {key.strip(): value for key, _, value in (text.partition("=") for text in options.conf)}
@@ -63,6 +65,11 @@ def _exit_code(options: Namespace) -> int:
     except BrokenPipeError:  # of `lookup-hints ... | head`, which has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _AFTER_SIGNAL + signal.SIGPIPE
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"lookup-hints: {error.filename}: {error.strerror}", file=sys.stderr)
+        return WRONG_USE
     except LookupHintsError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILED

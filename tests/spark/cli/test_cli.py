@@ -311,7 +311,7 @@ def test_a_file_of_comments_runs_nothing(
     path = tmp_path / "comments.sql"
     path.write_text("-- SELECT 1;", encoding="utf-8")
     assert main([command, str(path)]) == 0
-    assert capsys.readouterr().out == f"{path}: the file contains no statements\n"
+    assert capsys.readouterr().out == f"{path}: no statement to run\n"
 
 
 def test_a_column_called_plan_is_shown_like_any_other(
@@ -578,6 +578,7 @@ def test_a_server_that_is_not_there_is_given_up(
         (["--versoin"], "lookup-hints: unrecognized arguments: --versoin. Did you mean '--version'?\n"),
         (["run", "--formt"], "lookup-hints run: unrecognized arguments: --formt. Did you mean '--format'?\n"),
         (["run", "--format", "cvs"], ". Did you mean 'csv'?\n"),
+        (["run", "--rows", "-3"], ": a number of rows from 0 is needed, not '-3'\n"),
         (["check"], "lookup-hints check: the following arguments are required: FILE.sql\n"),
     ],
 )
@@ -590,6 +591,27 @@ def test_wrong_use_says_what_was_meant(
     head, _, rest = capsys.readouterr().err.partition("All options: ")
     assert head.endswith(told)
     assert rest == f"lookup-hints{' ' + wrong[0] if wrong[0] in ('run', 'check') else ''} --help\n"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (["run", "."], "lookup-hints: The file '.' cannot be read: Is a directory.\n"),
+        (["run", "-c", "SELECT 1", "--master", "sc://h"], "Write --remote sc://...\n"),
+        (["demo", "--folder", "/proc/none"], "lookup-hints: /proc/none: No such file or directory\n"),
+        (
+            ["import", "nowhere.json"],
+            "lookup-hints: nowhere.json cannot be read: No such file or directory\n",
+        ),
+    ],
+)
+def test_what_cannot_be_read_or_made_is_said_in_a_line(
+    wrong: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(wrong) == 2
+    said = capsys.readouterr().err
+    assert said.endswith(told)
+    assert said.count("\n") == 1
 
 
 def test_the_command_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
