@@ -77,6 +77,11 @@ class _Screen:
                 self.lines[self._line] = self.lines[self._line][: self._column]
                 del self.lines[self._line + 1 :]
 
+    def shown(self) -> list[str]:
+        """The lines; one that is wider than the terminal goes on below."""
+        lines = (line.rstrip() or " " for line in self.lines)
+        return [line[at : at + COLUMNS].rstrip() for line in lines for at in range(0, len(line), COLUMNS)]
+
 
 def recorded() -> list[tuple[float, list[str]]]:
     """The seconds at which the screen changed, and its lines from then on."""
@@ -93,7 +98,7 @@ def recorded() -> list[tuple[float, list[str]]]:
             at += min(now - last, LONGEST_PAUSE)
             last = now
             screen.take(text)
-            frames.append((at, [line.rstrip() for line in screen.lines]))
+            frames.append((at, screen.shown()))
     server.shutdown()
     return frames
 
