@@ -87,7 +87,7 @@ part. It is the limit divided by the tasks that Spark runs at once at the most, 
 lookup.cluster-tasks = <number>`. A table with limits is refused where neither number is known. EXPLAIN
 shows all parts.
 
-The rate counts requests, retries included: keys where one is asked at a time, batches elsewhere.
+The rate counts requests, retries included: keys if each has a request, else batches.
 
 `lookup.max-requests` is a safety catch, for sources that cost money. It is exact with one executor; with
 several each has its part, rounded up, and the statement fails when the first of them is over it. `on-open`

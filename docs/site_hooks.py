@@ -40,6 +40,9 @@ _WEIGHTS = (
 )
 """How much a page counts in a search, by the beginning of its path, where that is not 1; 0 is left out."""
 
+_GENERATED = ("options", "sql-support", "metrics.md", "performance.md")
+"""How the paths of pages begin that a script makes: they are not edited by hand."""
+
 _PICTURE = re.compile(r'<img alt="([^"]*)" src="(?:\.\./)*([\w-]+\.svg)" />')
 _OWN_COLOURS = "recording"
 """Pictures of a terminal keep their colours."""
@@ -78,6 +81,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     path = page.file.src_uri
     weight = next((each for beginning, each in _WEIGHTS if path.startswith(beginning)), 1)
     page.meta["search"] = {"boost": weight} if weight else {"exclude": True}
+    if path.startswith(_GENERATED):
+        page.edit_url = None
     markdown = _LINK.sub(lambda link: f"]({inside(link[1], path.count('/'))}", markdown)
     return _IN_DOCS.sub(r"\1", markdown)
 

@@ -170,6 +170,26 @@ def test_the_forms_for_issues_can_be_read() -> None:
         assert len(asked) == len(set(asked)) > 1
 
 
+IDIOMS = r"\bfor good\b|\bof yours\b|\bas it comes\b|\bit is so\b|\bstands? on\b|(?<=[.:!?])\s+What (?!is |are |to )"
+NOT_READ_BY_USERS = (
+    "docs/decisions",
+    "docs/architecture.md",
+    "benchmarks",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+)
+
+
+def test_pages_for_users_are_written_in_plain_words() -> None:
+    pages = [page for page in PAGES if not str(page.relative_to(ROOT)).startswith(NOT_READ_BY_USERS)]
+    found = [
+        f"{page.relative_to(ROOT)}: {match[0]}"
+        for page in pages
+        for match in re.finditer(IDIOMS, NO_PROSE.sub(" ", page.read_text(encoding="utf-8")))
+    ]
+    assert found == []
+
+
 def test_copied_commands_have_no_prompt() -> None:
     assert [page.name for page in PAGES if re.search(r"^ *\$ ", page.read_text(encoding="utf-8"), re.M)] == []
 
