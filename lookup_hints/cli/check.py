@@ -211,11 +211,13 @@ class _Checker:
         planning = _TextPlanning(self._catalog, self._settings, possible_columns(text))
         try:
             planned = plan(text, hints, planning)
-        except UnreadableStatement:
-            if hints or surely_uses_lookup(text, self._catalog.find):
-                raise
-            return _Checked()
-        except UnsupportedLookup:
+        except UnsupportedLookup as error:
+            if any(each.is_symbol("$") for each in text.code):
+                return _Checked()  # what Spark reads where a variable stands is not known
+            if isinstance(error, UnreadableStatement):
+                if hints or surely_uses_lookup(text, self._catalog.find):
+                    raise
+                return _Checked()
             if unread is None:
                 raise
             planned = None

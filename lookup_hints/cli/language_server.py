@@ -163,12 +163,14 @@ def server(given: CheckOptions) -> LanguageServer:
 
     def opened(uri: str) -> tuple[str, Places]:
         document = serves.workspace.get_text_document(uri)
-        return document.source, Places(document.source, document.position_codec.client_num_units)
+        # A byte order mark is no part of the script, and a character for the client.
+        text = re.sub("^\ufeff", " ", document.source)
+        return text, Places(text, document.position_codec.client_num_units)
 
     async def publish(document: types.VersionedTextDocumentIdentifier, pause: float = 0.0) -> None:
         def is_current() -> bool:
-            now = serves.workspace.text_documents.get(document.uri)
-            return now is not None and now.version == document.version
+            # By its own key, which is not the URI that was sent. One that is closed has no version.
+            return serves.workspace.get_text_document(document.uri).version == document.version
 
         await asyncio.sleep(pause)
         async with checking:

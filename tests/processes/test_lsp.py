@@ -168,3 +168,22 @@ def test_places_are_those_of_the_editor(encoding: str, rocket: int) -> None:
         assert places.offset(Position(line, character)) == at
     assert places.offset(Position(0, 99)) == 3
     assert places.offset(Position(9, 9)) == len(text)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["file:///c%3A/work/a.sql", "file:///jobs/a%20b.sql", "file:///jobs/%C3%A4.sql", "untitled:Untitled-1"],
+)
+def test_a_file_is_checked_whatever_its_uri_is(editor: Editor, uri: str) -> None:
+    editor.diagnostics()
+    text = "\ufeffCREATE TEMPORARY TABLE c (id BIGINT) WITH ('connector' = 'memory', 'rows' = '[]');\nSELECT c.x FROM c"
+    document = {"uri": uri, "languageId": "sql", "version": 7, "text": text}
+    editor.notify("textDocument/didOpen", {"textDocument": document})
+    [mistake] = editor.diagnostics()
+    assert mistake["range"] == range_of(1, 9, 10)
+    mend = {
+        "textDocument": {"uri": uri, "version": 8},
+        "contentChanges": [{"text": text.replace("c.x", "c.id")}],
+    }
+    editor.notify("textDocument/didChange", mend)
+    assert editor.diagnostics() == []

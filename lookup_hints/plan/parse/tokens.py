@@ -187,6 +187,7 @@ class Tokens:
     def operand_end(self, index: int) -> int:
         """Index of the last piece of the value expression that begins at ``index``."""
         at = min(index, len(self.pieces) - 1)
+        at += self.is_symbol(at, ":") and at + 1 < len(self.pieces)  # the name of a parameter
         literal = self.after(at + 1)
         is_literal = literal is not None and literal.kind in (Kind.STRING, Kind.NUMBER)
         if self.is_word(at, *_TYPES_OF_TIME) and is_literal:
@@ -200,6 +201,8 @@ class Tokens:
                 at += 2
             if self.is_symbol(at + 1, "("):
                 at = self.closing(at + 1)
+        while self.is_symbol(at + 1, "::") and self.after(at + 2):
+            at = self.operand_end(at + 2)
         following = self.after(at + 1)
         if following is not None and following.text in ("+", "-", "*", "/") and self.after(at + 2):
             return self.operand_end(at + 2)

@@ -233,3 +233,23 @@ def test_a_table_that_is_not_created_is_one_mistake() -> None:
     assert [each.line for each in check_script(script)] == [1, 3, 6]
     told = [what for _, what in dry_run_results(split_statements(script))]
     assert told[1] == "lookups unknown: c is not created"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT c.name FROM ${db}.o o LEFT JOIN c ON o.id = c.id",
+        "SELECT c.name FROM o${suffix} o LEFT JOIN c ON o.id = c.id",
+        "SELECT /*+ LOOKUP('table' = 'c') */ c.name FROM ${db}.o o LEFT JOIN c ON o.id = c.id",
+        "SELECT ${columns} FROM o JOIN c ON o.id = c.id ${where}",
+    ],
+)
+def test_what_a_variable_of_spark_hides_is_no_mistake(query: str) -> None:
+    assert found(query) == []
+
+
+def test_a_hint_beside_a_variable_is_checked() -> None:
+    [mistake] = found(
+        "SELECT /*+ LOOKUP('table' = 'c', 'capacty' = '2') */ 1 FROM ${db}.o JOIN c ON o.id = c.id"
+    )
+    assert "Did you mean 'capacity'?" in mistake
