@@ -87,7 +87,7 @@ _CLAUSE = re.compile(r" ((?:FROM|WHERE|GROUP|SELECT|(?:(?:LEFT|RIGHT|FULL|CROSS|
 _REFUSED = """\
 # Statements that are refused
 
-Each with its message, and with what to write instead where there is something.
+Each has its message, and the statement to write instead if there is one.
 
 """
 
@@ -150,7 +150,9 @@ def _refusals(known: list[Case]) -> Iterable[str]:
     yield _REFUSED
     for case in known:
         if case.refused is not None:
-            yield f"## {case.title}\n\n```sql\n{_wrapped(case.text)}\n```\n\n> {case.refused}\n\n"
+            title = case.title.replace("where a hint wants it asked", "with a LOOKUP hint")
+            yield f"## {title[0].upper()}{title[1:]}\n\n"
+            yield f"```sql\n{_wrapped(case.text)}\n```\n\n> {case.refused}\n\n"
             if case.instead is not None:
                 yield f"Instead:\n\n```sql\n{_wrapped(case.instead)}\n```\n\n"
 
