@@ -70,7 +70,7 @@ def removals(text: SqlText) -> tuple[Edit, ...]:
     """
     return tuple(
         edit
-        for comment in hint_comments(text)
+        for comment in text.once(hint_comments)
         if comment.lookups and comment.is_closed
         for edit in _edits(comment)
     )
@@ -154,7 +154,7 @@ def lookup_hints(text: SqlText) -> tuple[LookupHint, ...]:
 
 def read_hints(text: SqlText) -> tuple[tuple[LookupHint, ...], tuple[Problem, ...]]:
     """The hints of a statement that are right, and the problems of those that are not."""
-    comments = hint_comments(text)
+    comments = text.once(hint_comments)
     problems = [
         Problem(f"There is no hint {item.name}.", place_of(item.this, text), "Did you mean LOOKUP?")
         for comment in comments

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
+from typing import Any, TypeVar
 
 from lookup_hints.sql.lexer import NO_CODE, Piece, blanked, cut_into_pieces
 from lookup_hints.sql.text_edits import Edit, spliced
+
+Answer = TypeVar("Answer")
 
 
 class SqlText(str):
@@ -33,6 +36,14 @@ class SqlText(str):
     def code(self) -> tuple[Piece, ...]:
         """The pieces that are neither comments nor hints."""
         return tuple(piece for piece in self.pieces if piece.kind not in NO_CODE)
+
+    def once(self, question: Callable[[SqlText], Answer]) -> Answer:
+        """What ``question`` says of the text; it is asked once, however many want to know."""
+        answers: dict[Callable[[SqlText], Any], Any] = vars(self).setdefault("_answers", {})
+        if question not in answers:
+            answers[question] = question(self)
+        found: Answer = answers[question]
+        return found
 
     def starts_with(self, *words: str) -> bool:
         """Whether the first of its code is one of ``words``."""
