@@ -83,7 +83,7 @@ def own_setting(text: SqlText) -> tuple[str, str] | None:
         raise NotAllowed(Problem(f"{key!r} cannot be changed by a statement.", key_at, tip))
     found = SqlText(written).pieces
     value = found[0].value if len(found) == 1 and found[0].kind is Kind.STRING else written
-    _check(key, value, key_at, Span(text, match.start("value"), match.start("value") + len(written)))
+    _check_setting(key, value, key_at, Span(text, match.start("value"), match.start("value") + len(written)))
     return key, value
 
 
@@ -92,14 +92,14 @@ def check_configuration(key: str, value: str) -> None:
     if key.removeprefix("spark.").startswith(_SECURITY):
         policy_of_configuration({key: value})
     elif _is_ours(key):
-        _check(key, value, None, None)
+        _check_setting(key, value, None, None)
 
 
-def _check(key: str, value: str, key_at: Span | None, value_at: Span | None) -> None:
+def _check_setting(key: str, value: str, key_at: Span | None, value_at: Span | None) -> None:
     option = SESSION_KEYS.get(key)
     if option is None:
-        known = [each for each in SESSION_KEYS if _family(each) == _family(key.lower())]
-        raise OptionError(_unknown(key, key_at, known))
+        known = [each for each in SESSION_KEYS if _prefix_and_word(each) == _prefix_and_word(key.lower())]
+        raise OptionError(_unknown_option(key, key_at, known))
     try:
         option.type.parse(value)
     except ValueError as error:
@@ -116,7 +116,7 @@ def _of_flink(key: str, options: Mapping[str, str]) -> str:
     return instead_of(key.lower().removeprefix("spark."), options)
 
 
-def _unknown(key: str, at: Span | None, known: list[str]) -> Problem:
+def _unknown_option(key: str, at: Span | None, known: list[str]) -> Problem:
     tip = (
         _of_flink(key, flink.SESSION_OPTIONS)
         or did_you_mean(key, known)
@@ -126,7 +126,7 @@ def _unknown(key: str, at: Span | None, known: list[str]) -> Problem:
     return Problem(f"No session option is called {key!r}.", at, tip)
 
 
-def _family(key: str) -> tuple[bool, str]:
+def _prefix_and_word(key: str) -> tuple[bool, str]:
     """With the prefix or not, and the first word after it: what a mistyped key may have meant."""
     return key.startswith("spark."), key.removeprefix("spark.").partition(".")[0]
 
@@ -181,12 +181,12 @@ class SparkStatement:
     words: tuple[str, ...] = field(repr=False)  # of SET, a password may be one
 
 
-Statement = Setting | Explain | Ddl | StreamInsert | SparkStatement
+StatementKind = Setting | Explain | Ddl | StreamInsert | SparkStatement
 
 
 def read_statement(
     text: SqlText, is_ours: Callable[[Ddl], bool] = lambda _: True, timestamp: pa.DataType = TIMESTAMP
-) -> Statement:
+) -> StatementKind:
     """What ``text`` is: the one decision, for the session and for every way in.
 
     >>> read_statement(SqlText("EXPLAIN COST SELECT 1")).mode
@@ -214,7 +214,7 @@ def read_statement(
     return SparkStatement(tuple(words)) if inner is None else Explain(*inner)
 
 
-def gives_text(statement: Statement) -> bool:
+def gives_text(statement: StatementKind) -> bool:
     """Whether the result of a statement is a text of several lines rather than rows."""
     if isinstance(statement, SparkStatement):
         return statement.words[:3] == ("SHOW", "CREATE", "TABLE")
@@ -311,7 +311,7 @@ def split_statements(text: str) -> list[ScriptStatement]:
     solid = [piece.start for piece in script.pieces if piece.kind is not Kind.COMMENT]
     statements: list[ScriptStatement] = []
     start = 0
-    for end in _ends(script):
+    for end in _ends_of_statements(script):
         first = bisect_left(solid, start)
         if first < len(solid) and solid[first] < end:
             at = solid[first]
@@ -382,7 +382,7 @@ def _refuse_unclosed(text: SqlText) -> None:
         raise QueryError(Problem(message, at))
 
 
-def _ends(text: SqlText) -> Iterator[int]:
+def _ends_of_statements(text: SqlText) -> Iterator[int]:
     """Where statements end: at each ``;`` outside a SQL script, and at the end of the text."""
     found = text.code
     blocks = _Blocks()
@@ -426,8 +426,8 @@ class _Blocks:
         elif piece.kind is not Kind.WORD or (before is not None and before.is_symbol(".")):
             return
         elif piece.is_word("END"):
-            self._close(begins, after)
-        elif self._opens(piece, begins):
+            self._close_block(begins, after)
+        elif self._opens_block(piece, begins):
             self.open.append(_ScriptBlock(piece))
             self._begins = piece.is_word("BEGIN", "LOOP", "REPEAT")
         elif piece.is_word("CASE") and self.open and not (before is not None and before.is_word("END")):
@@ -448,13 +448,13 @@ class _Blocks:
             inside.is_word("WHILE", "FOR") and piece.is_word("DO")
         )
 
-    def _opens(self, piece: Piece, begins: bool) -> bool:
+    def _opens_block(self, piece: Piece, begins: bool) -> bool:
         if piece.is_word("BEGIN"):
             # DECLARE ... HANDLER FOR ... BEGIN ... END holds a block in the middle of a statement.
             return begins or self._declares
         return begins and bool(self.open) and piece.is_word("IF", "CASE", "WHILE", "LOOP", "REPEAT", "FOR")
 
-    def _close(self, begins: bool, after: Piece | None) -> None:
+    def _close_block(self, begins: bool, after: Piece | None) -> None:
         if not self.open:
             return
         block = self.open[-1]

@@ -49,7 +49,7 @@ def find_module(given: str, *, to_ship: bool = True) -> Module:
     elif path.suffix == ".py" and path.is_file():
         found = Module(path.stem, path)
     else:
-        found = _importable(given)
+        found = _find_importable(given)
     if not found.name.isidentifier():
         raise QueryError(Problem(f"{given!r} cannot be imported: {found.name!r} is not a name of a module."))
     compiled = [file for _, file in found.files() if file.suffix in (".so", ".pyd", ".dll")]
@@ -65,34 +65,36 @@ def find_module(given: str, *, to_ship: bool = True) -> Module:
 
 def build_archive(target: Path, modules: Sequence[Module] = ()) -> Path:
     """Write the archive to ``target``, and return that; the same content gives the same bytes."""
-    metadata = [(name, text.encode()) for name, text in _metadata()]
-    return _written(target, [*_contents((*map(_importable, _PACKAGES), *modules)), *metadata])
+    metadata = [(name, text.encode()) for name, text in _installed_metadata()]
+    return _write_archive(
+        target, [*_files_of_modules((*map(_find_importable, _PACKAGES), *modules)), *metadata]
+    )
 
 
 def build_modules(target: Path, modules: Sequence[Module]) -> Path:
     """Write an archive of ``modules`` alone to ``target``, and return that; workers must have the library."""
-    return _written(target, _contents(modules))
+    return _write_archive(target, _files_of_modules(modules))
 
 
-def _contents(modules: Iterable[Module]) -> Iterator[tuple[str, bytes]]:
+def _files_of_modules(modules: Iterable[Module]) -> Iterator[tuple[str, bytes]]:
     return ((name, file.read_bytes()) for module in modules for name, file in module.files())
 
 
-def _written(target: Path, contents: Iterable[tuple[str, bytes]]) -> Path:
+def _write_archive(target: Path, contents: Iterable[tuple[str, bytes]]) -> Path:
     unfinished = target.with_name(f"{target.name}.part")
     with ZipFile(unfinished, "w", ZIP_DEFLATED) as archive:
         for name, content in contents:
-            _add(archive, name, content)
+            _add_file(archive, name, content)
     return unfinished.replace(target)
 
 
-def _add(archive: ZipFile, name: str, content: bytes) -> None:
+def _add_file(archive: ZipFile, name: str, content: bytes) -> None:
     info = ZipInfo(name, _LONG_AGO)
     info.compress_type = ZIP_DEFLATED
     archive.writestr(info, content)
 
 
-def _importable(name: str) -> Module:
+def _find_importable(name: str) -> Module:
     top = name.partition(".")[0]
     spec = find_spec(top) if top.isidentifier() else None
     if spec is not None and spec.submodule_search_locations:
@@ -107,7 +109,7 @@ def _importable(name: str) -> Module:
     )
 
 
-def _metadata() -> Iterator[tuple[str, str]]:
+def _installed_metadata() -> Iterator[tuple[str, str]]:
     """What makes the connectors known by their names; without an installation there is none."""
     try:
         installed = distribution("lookup-hints")

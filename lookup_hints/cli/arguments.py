@@ -278,7 +278,7 @@ class MetricsAddress:
 def add_metrics_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics-port",
-        type=_address,
+        type=_parse_address,
         metavar="[HOST:]PORT",
         help=f"let Prometheus scrape counts here while the file runs (host {LOOPBACK}; port 0: any)",
     )
@@ -296,7 +296,7 @@ def _row_count(text: str) -> int:
     return int(text)
 
 
-def _address(text: str) -> MetricsAddress:
+def _parse_address(text: str) -> MetricsAddress:
     """``9091``, ``0.0.0.0:9091`` or ``[::]:9091``."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:

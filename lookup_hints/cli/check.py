@@ -128,7 +128,7 @@ class _Checker:
         """
         created = created_name(text.code)
         try:
-            checked = self._check(text)
+            checked = self._check_text(text)
         except QueryError:
             if created is not None:
                 self._names.failed.add(created.lower())
@@ -137,11 +137,11 @@ class _Checker:
             self._names.failed.discard(created.lower())
         return checked
 
-    def _check(self, text: SqlText) -> _Checked:
+    def _check_text(self, text: SqlText) -> _Checked:
         self._check_parameters(text)
         statement = read_statement(text, self._catalog.concerns, plain_timestamp(self._settings.get))
         if isinstance(statement, StreamInsert):
-            return self._start(statement)
+            return self._check_stream(statement)
         if isinstance(statement, Explain):
             return self.check(statement.text)
         if isinstance(statement, SparkStatement):
@@ -151,9 +151,9 @@ class _Checker:
         if isinstance(statement, Setting):
             self._settings[statement.key] = statement.value
         elif isinstance(statement, CreateLookupTable):
-            self._create(statement)
+            self._create_table(statement)
         elif isinstance(statement, DropTable):
-            self._drop(statement)
+            self._drop_table(statement)
         return _Checked(is_ours=True)
 
     def _check_parameters(self, text: SqlText) -> None:
@@ -162,10 +162,13 @@ class _Checker:
         unbound = [(name, at) for name, at in parameters(text) if name not in self._given.params]
         if unbound:
             raise QueryError(
-                [Problem(f"The parameter :{name} has no value.", at, _give_it(name)) for name, at in unbound]
+                [
+                    Problem(f"The parameter :{name} has no value.", at, _tip_for_param(name))
+                    for name, at in unbound
+                ]
             )
 
-    def _create(self, ddl: CreateLookupTable) -> None:
+    def _create_table(self, ddl: CreateLookupTable) -> None:
         """Create a table; one that takes its columns from its source has none here, if they are not known."""
         name = ddl.options["connector"]
         module = module_named(name)
@@ -181,13 +184,13 @@ class _Checker:
             ddl = replace(ddl, columns=known.schema, primary_key=known.primary_key)
         elif ddl.columns is None:
             ddl = replace(ddl, columns=pa.schema([]))
-        self._catalog.create(ddl, _unread)
+        self._catalog.create(ddl, _reference_to)
 
-    def _drop(self, ddl: DropTable) -> None:
+    def _drop_table(self, ddl: DropTable) -> None:
         if self._catalog.find(ddl.name) is not None:
             self._catalog.drop(ddl.name)
 
-    def _start(self, insert: StreamInsert) -> _Checked:
+    def _check_stream(self, insert: StreamInsert) -> _Checked:
         """Check a statement that starts a streaming query; whether its sink is a table, Spark knows."""
         written = written_options(insert)
         sink = sink_without_table(insert)
@@ -245,19 +248,19 @@ def check_script(text: str, given: CheckOptions = CheckOptions()) -> list[Findin
     """
     if "\0" in text:
         at = Span(text, text.index("\0"), text.index("\0") + 1)
-        return [_finding(Problem("There is a NUL character here. Is this UTF-8 text?"), at)]
+        return [_finding_at(Problem("There is a NUL character here. Is this UTF-8 text?"), at)]
     try:
         statements = split_statements(text)
     except QueryError as error:
         # Without an excerpt: who knows which words are secret, when a quote is never closed.
-        return [_finding(problem, problem.at or Span(text, 0, 0)) for problem in error.problems]
+        return [_finding_at(problem, problem.at or Span(text, 0, 0)) for problem in error.problems]
     if not statements:
         return [Finding("the file contains no statements", 1, is_error=False)]
     checker = _Checker(given)
-    return [finding for statement in statements for finding in _findings(checker, statement, text)]
+    return [finding for statement in statements for finding in _findings_in(checker, statement, text)]
 
 
-def _findings(checker: _Checker, statement: ScriptStatement, script: str) -> Iterator[Finding]:
+def _findings_in(checker: _Checker, statement: ScriptStatement, script: str) -> Iterator[Finding]:
     try:
         note = check_first_word(statement.text)
         table = checker.check(statement.text).unread
@@ -267,7 +270,7 @@ def _findings(checker: _Checker, statement: ScriptStatement, script: str) -> Ite
     if table is not None:
         note = f"columns not checked: {table} takes them from its source; give it a column list"
     if note is not None:
-        yield replace(_finding(Problem(note), _first_line(statement, script)), is_error=False)
+        yield replace(_finding_at(Problem(note), _first_line(statement, script)), is_error=False)
 
 
 def unknown_connectors(
@@ -304,14 +307,14 @@ def dry_run_results(
     for statement in statements:
         try:
             check_first_word(statement.text)
-            yield statement, _told(checker.check(statement.text), statement.line)
+            yield statement, _text_of_checked(checker.check(statement.text), statement.line)
         except QueryError as error:
             yield statement, error
 
 
-def _told(checked: _Checked, line: int) -> str:
+def _text_of_checked(checked: _Checked, line: int) -> str:
     if checked.into is not None:
-        lookups = "" if checked.plan is None else f"\n{_told(replace(checked, into=None), line)}"
+        lookups = "" if checked.plan is None else f"\n{_text_of_checked(replace(checked, into=None), line)}"
         return f"starts a streaming query into {checked.into}{lookups}"
     if checked.is_ours:
         return "handled by lookup_hints"
@@ -324,7 +327,7 @@ def _told(checked: _Checked, line: int) -> str:
     return joins_text(checked.plan, line)
 
 
-def _give_it(name: str) -> str:
+def _tip_for_param(name: str) -> str:
     return f"Give it: --param {name}=VALUE."
 
 
@@ -332,10 +335,10 @@ def _finding_in(statement: ScriptStatement, problem: Problem, script: str) -> Fi
     """The finding of a problem with ``statement``; its excerpt shows no values of a table's options."""
     place = problem.at or _named_in_with(statement.text, problem.message)
     if place is None:
-        return _finding(problem, _first_line(statement, script))
+        return _finding_at(problem, _first_line(statement, script))
     at = Span(script, statement.offset + place.start, statement.offset + place.end)
     excerpt = Span(shown_text(statement.text), place.start, place.end).underlined()
-    return replace(_finding(problem, at), excerpt=excerpt)
+    return replace(_finding_at(problem, at), excerpt=excerpt)
 
 
 def _named_in_with(text: SqlText, message: str) -> Span | None:
@@ -355,12 +358,12 @@ def _first_line(statement: ScriptStatement, script: str) -> Span:
     return Span(script, statement.offset, statement.offset + len(statement.text.splitlines()[0]))
 
 
-def _finding(problem: Problem, at: Span) -> Finding:
+def _finding_at(problem: Problem, at: Span) -> Finding:
     message = f"{problem.message} {problem.tip}".rstrip()
     return Finding(message, at.line, at.column, start=at.start, end=at.end)
 
 
-def _unread(key: str) -> str:
+def _reference_to(key: str) -> str:
     return f"${{conf:{key}}}"
 
 
@@ -444,7 +447,7 @@ _RULE = "lookup-hints"
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def _kind(finding: Finding) -> str:
+def _kind_of_finding(finding: Finding) -> str:
     return "error" if finding.is_error else "note"
 
 
@@ -456,23 +459,23 @@ def _text_lines(file: str, findings: Sequence[Finding]) -> list[str]:
 
 def _text_line(file: str, finding: Finding) -> str:
     excerpt = f"\n{finding.excerpt}" if finding.excerpt else ""
-    return f"{file}:{finding.line}:{finding.column}: {_kind(finding)}: {finding.message}{excerpt}"
+    return f"{file}:{finding.line}:{finding.column}: {_kind_of_finding(finding)}: {finding.message}{excerpt}"
 
 
 def _github_line(file: str, finding: Finding) -> str:
     command = "error" if finding.is_error else "notice"
-    where = f"file={_property(file)},line={finding.line},col={finding.column}"
-    return f"::{command} {where},title=lookup-hints::{_data(finding.message)}"
+    where = f"file={_escape_property(file)},line={finding.line},col={finding.column}"
+    return f"::{command} {where},title=lookup-hints::{_escape_data(finding.message)}"
 
 
-def _data(text: str) -> str:
+def _escape_data(text: str) -> str:
     """As the message of a command: it ends with its line."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
+def _escape_property(text: str) -> str:
     """As a property of a command: it ends at a comma or a colon, too."""
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def _as_object(file: str, finding: Finding) -> dict[str, Any]:
@@ -480,7 +483,7 @@ def _as_object(file: str, finding: Finding) -> dict[str, Any]:
         "file": file,
         "line": finding.line,
         "column": finding.column,
-        "severity": _kind(finding),
+        "severity": _kind_of_finding(finding),
         "message": finding.message,
     }
 
@@ -489,13 +492,13 @@ def _sarif_result(file: str, finding: Finding) -> dict[str, Any]:
     region = {"startLine": finding.line, "startColumn": finding.column}
     return {
         "ruleId": _RULE,
-        "level": _kind(finding),
+        "level": _kind_of_finding(finding),
         "message": {"text": finding.message},
-        "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(file)}, "region": region}}],
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": _file_uri(file)}, "region": region}}],
     }
 
 
-def _uri(file: str) -> str:
+def _file_uri(file: str) -> str:
     """A relative path stays relative, so that the reader finds it in its own copy of the files."""
     path = Path(file)
     return path.as_uri() if path.is_absolute() else quote(path.as_posix())

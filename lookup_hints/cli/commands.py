@@ -21,7 +21,7 @@ from lookup_hints.cli.result_formats import TABLE
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.runs.start import SparkStart, await_server, on_terminal
 from lookup_hints.runs.statement_run import failure
-from lookup_hints.statements import Setting, SparkStatement, Statement, read_script, read_statement
+from lookup_hints.statements import Setting, SparkStatement, StatementKind, read_script, read_statement
 from lookup_hints.tables.ddl import CreateLookupTable
 from lookup_hints.version import __version__
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _SETUP_WORDS = ("SET", "USE", "DECLARE", "ADD", "REFRESH")
 
 
-def _script(options: argparse.Namespace) -> job.Script:
+def _read_script(options: argparse.Namespace) -> job.Script:
     """What the command is to run: a text, a file or the standard input."""
     if options.sql is not None:
         if options.file is not None:
@@ -47,27 +47,27 @@ def _script(options: argparse.Namespace) -> job.Script:
 # --- demo ------------------------------------------------------------------------------------------
 
 
-def _demo(options: argparse.Namespace) -> int:
+def _run_demo(options: argparse.Namespace) -> int:
     from lookup_hints.session import LookupSession
 
     folder = options.folder.absolute()
     script = demo.prepare(folder)
     conf = {"spark.master": "local[1]", **demo.configuration(folder)}
     options.spark = SparkStart(conf, hides_log=sys.stderr.isatty())
-    return demo.run(LookupSession(_spark(options)), script)
+    return demo.run(LookupSession(_start_spark(options)), script)
 
 
 # --- run -------------------------------------------------------------------------------------------
 
 
-def _run(options: argparse.Namespace) -> int:
-    script = _script(options)
+def _run_script(options: argparse.Namespace) -> int:
+    script = _read_script(options)
     if not script.statements:
         return _nothing_to_do(script.file)
     job.check_metrics(options)
     with (
-        _showing(options) as showing,
-        _session(options, script) as session,
+        _choose_output(options) as showing,
+        _open_session(options, script) as session,
         job.serving_metrics(session, options),
     ):
         return job.run(session, script, showing)
@@ -77,18 +77,18 @@ _FEW_ROWS = 20
 
 
 @contextmanager
-def _showing(options: argparse.Namespace) -> Iterator[job.Showing]:
+def _choose_output(options: argparse.Namespace) -> Iterator[job.Showing]:
     """What is shown and where; rows that other programs read stand alone on the standard output."""
     is_data = options.format != TABLE or options.output is not None
     rows = _FEW_ROWS if options.rows is None and options.format == TABLE else options.rows
     shown = replace(job.Showing.of(options, bar=sys.stderr.isatty()), rows=rows)
     with ExitStack() as opened:
-        results = None if options.output is None else opened.enter_context(_opened(options.output))
+        results = None if options.output is None else opened.enter_context(_open_output(options.output))
         report = sys.stderr if is_data else None
         yield replace(shown, report=report, results=results, format=options.format)
 
 
-def _opened(path: Path) -> TextIO:
+def _open_output(path: Path) -> TextIO:
     try:
         return path.open("w", encoding="utf-8", newline="")
     except OSError as error:
@@ -98,7 +98,7 @@ def _opened(path: Path) -> TextIO:
 # --- shell -----------------------------------------------------------------------------------------
 
 
-def _shell(options: argparse.Namespace) -> int:
+def _run_shell(options: argparse.Namespace) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise WrongUse("The shell needs a terminal. Send SQL through a pipe to `lookup-hints run`.")
     try:
@@ -112,7 +112,7 @@ def _shell(options: argparse.Namespace) -> int:
 
     script = job.read(options.init, options.param) if options.init else job.script_of("", "", options.param)
     showing = job.Showing.of(options, bar=sys.stderr.isatty())
-    with _session(options, script) as session:
+    with _open_session(options, script) as session:
         names = SessionNames(session)
         showing.tell(f"lookup_hints {__version__} on Spark {session.spark.version}\n{HELP}")
         shell = Shell(session, script.params, showing, names.forget)
@@ -122,11 +122,11 @@ def _shell(options: argparse.Namespace) -> int:
 # --- explain and check -----------------------------------------------------------------------------
 
 
-def _explain(options: argparse.Namespace) -> int:
-    script = _script(options)
+def _explain_script(options: argparse.Namespace) -> int:
+    script = _read_script(options)
     if not script.statements:
         return _nothing_to_do(script.file)
-    with _session(options, script) as session:
+    with _open_session(options, script) as session:
         return _explain_all(session, script)
 
 
@@ -135,7 +135,7 @@ def _explain_all(session: LookupSession, script: job.Script) -> int:
         if len(script.statements) > 1:
             print(f"\n{job.head_of(statement, number, len(script.statements))}", flush=True)
         try:
-            if _sets_the_scene(read_statement(statement.text)):
+            if _is_setup(read_statement(statement.text)):
                 session.sql(statement.text, script.params)
             else:
                 print(session.explain(statement.text, script.params, line=statement.line))
@@ -146,7 +146,7 @@ def _explain_all(session: LookupSession, script: job.Script) -> int:
     return WELL
 
 
-def _sets_the_scene(statement: Statement) -> bool:
+def _is_setup(statement: StatementKind) -> bool:
     if not isinstance(statement, SparkStatement):
         return isinstance(statement, Setting | CreateLookupTable)
     words = statement.words
@@ -157,7 +157,7 @@ def _sets_the_scene(statement: Statement) -> bool:
     return bool(words) and words[0] in _SETUP_WORDS
 
 
-def _check(options: argparse.Namespace) -> int:
+def _check_files(options: argparse.Namespace) -> int:
     modules = [archive.find_module(each, to_ship=False) for each in options.module]
     given = job.surroundings(options, [module.name for module in modules])
     given = replace(given, params=job.read_params(options.param))
@@ -172,7 +172,7 @@ def _check(options: argparse.Namespace) -> int:
     return WELL if is_well else FAILED
 
 
-def _lsp(options: argparse.Namespace) -> int:
+def _serve_lsp(options: argparse.Namespace) -> int:
     try:
         from lookup_hints.cli.language_server import server
     except ModuleNotFoundError as error:
@@ -196,17 +196,17 @@ def _check_file(file: str, given: CheckOptions) -> Sequence[Finding] | None:
 # --- doctor -----------------------------------------------------------------------------------------
 
 
-def _doctor(options: argparse.Namespace) -> int:
+def _run_doctor(options: argparse.Namespace) -> int:
     from lookup_hints.cli.doctor_command import examine_file
 
-    script = _script(options)
+    script = _read_script(options)
     key = dict(each.split("=", 1) for each in options.key if "=" in each)
     if len(key) < len(options.key):
         raise WrongUse("--key needs COLUMN=VALUE, each column once")
     if not options.timeout > 0:
         raise WrongUse(f"--timeout must be greater than 0, not {options.timeout:g}")
     modules = [archive.find_module(each, to_ship=False).name for each in options.module]
-    with _session(options, script) as session:
+    with _open_session(options, script) as session:
         report = examine_file(session, script, modules, key, options.timeout)
     print(report if report.findings else f"{script.file}: no lookup table is created in it")
     return WELL if report.is_well else FAILED
@@ -221,7 +221,7 @@ def _nothing_to_do(file: str) -> int:
 
 
 @contextmanager
-def _session(options: argparse.Namespace, script: job.Script) -> Iterator[LookupSession]:
+def _open_session(options: argparse.Namespace, script: job.Script) -> Iterator[LookupSession]:
     """A session for ``script``, in which the user's own modules are known; what is wrong is told before."""
     from lookup_hints.session import LookupSession
 
@@ -229,12 +229,12 @@ def _session(options: argparse.Namespace, script: job.Script) -> Iterator[Lookup
     modules = [archive.find_module(each) for each in options.module]
     with job.importing(modules):
         job.check_connectors(script)
-        spark = _spark(options)
+        spark = _start_spark(options)
         job.ship(spark, modules)
         yield LookupSession(spark)
 
 
-def _spark(options: argparse.Namespace) -> SparkSession:
+def _start_spark(options: argparse.Namespace) -> SparkSession:
     if (options.master or "").startswith("sc://"):
         raise WrongUse("--master names no Spark Connect server. Write --remote sc://...")
     if options.spark is None:
@@ -248,7 +248,7 @@ def _spark(options: argparse.Namespace) -> SparkSession:
         return spark.session(say)
 
 
-def _completion(options: argparse.Namespace) -> int:
+def _print_completion(options: argparse.Namespace) -> int:
     try:
         import shtab
     except ModuleNotFoundError:
@@ -274,16 +274,16 @@ _FILES = frozenset({"arguments", "document", "file", "files", "folder", "init", 
 
 
 COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "demo": _demo,
-    "run": _run,
-    "shell": _shell,
-    "explain": _explain,
-    "check": _check,
-    "lsp": _lsp,
-    "doctor": _doctor,
+    "demo": _run_demo,
+    "run": _run_script,
+    "shell": _run_shell,
+    "explain": _explain_script,
+    "check": _check_files,
+    "lsp": _serve_lsp,
+    "doctor": _run_doctor,
     "submit": submit.run_submit,
     "submit-script": submit.print_script,
     "archive": submit.make_archive,
     "import": run_import,
-    "completion": _completion,
+    "completion": _print_completion,
 }

@@ -56,21 +56,23 @@ def candidates(text: str, at: int, names: CompletionNames, *, asked: bool = True
     if _is_in_line_comment(found, before):
         return []
     if found and found[-1].kind is Kind.UNCLOSED:
-        return list(_in_unclosed(before, after))
+        return list(_complete_in_unclosed(before, after))
     setting = re.match(r"\s*SET\s+([\w.-]*)$", before, re.IGNORECASE)
     if setting:
-        return _matching(setting[1], ((key, SESSION_KEYS[key].meaning) for key in _setting_keys()))
+        return _match_prefix(setting[1], ((key, SESSION_KEYS[key].meaning) for key in _setting_keys()))
     options = _options_of_table(before.code, before.code)
     if options is not None:
-        return list(_option(before.code, options, "", after))
-    return _name(before.code, SqlText(before + after), names, asked=asked, is_new=before[-1:].isspace())
+        return list(_complete_option(before.code, options, "", after))
+    return _complete_name(
+        before.code, SqlText(before + after), names, asked=asked, is_new=before[-1:].isspace()
+    )
 
 
 def _is_in_line_comment(found: Sequence[Piece], before: str) -> bool:
     return bool(found) and found[-1].text.startswith("--") and "\n" not in before[found[-1].end :]
 
 
-def _matching(typed: str, offered: Iterable[tuple[str, str]]) -> list[Candidate]:
+def _match_prefix(typed: str, offered: Iterable[tuple[str, str]]) -> list[Candidate]:
     return [
         Candidate(text, len(typed), meaning)
         for text, meaning in offered
@@ -81,23 +83,23 @@ def _matching(typed: str, offered: Iterable[tuple[str, str]]) -> list[Candidate]
 # --- inside hints and strings ----------------------------------------------------------------------
 
 
-def _in_unclosed(before: SqlText, after: str) -> Iterator[Candidate]:
+def _complete_in_unclosed(before: SqlText, after: str) -> Iterator[Candidate]:
     """Inside a hint or a string; a comment and a quoted name have no candidates."""
     last = before.pieces[-1]
     if last.text.startswith("/*+"):
-        yield from _in_hint(SqlText(last.text[3:]).code, before + after, after)
+        yield from _complete_in_hint(SqlText(last.text[3:]).code, before + after, after)
     elif last.text[0] in "'\"":
         options = _options_of_table(before.code, before.code)
         if options is not None:
-            yield from _option(before.code, options, before + after, after)
+            yield from _complete_option(before.code, options, before + after, after)
 
 
-def _in_hint(found: Sequence[Piece], text: str, after: str) -> Iterator[Candidate]:
+def _complete_in_hint(found: Sequence[Piece], text: str, after: str) -> Iterator[Candidate]:
     if _is_within_lookup(found):
-        yield from _option(found, options_at(Place.HINT, LOOKUP_OPTIONS), text, after)
+        yield from _complete_option(found, options_at(Place.HINT, LOOKUP_OPTIONS), text, after)
     elif not found or found[-1].kind is Kind.WORD:
         typed = found[-1].text if found else ""
-        yield from _matching(typed, [("LOOKUP('table' = '", "how a lookup table is asked")])
+        yield from _match_prefix(typed, [("LOOKUP('table' = '", "how a lookup table is asked")])
 
 
 def _is_within_lookup(found: Sequence[Piece]) -> bool:
@@ -106,7 +108,7 @@ def _is_within_lookup(found: Sequence[Piece]) -> bool:
     return opened > 0 and not closed and found[opened - 1].is_word("LOOKUP")
 
 
-def _option(
+def _complete_option(
     found: Sequence[Piece], options: Mapping[str, Option], text: str, after: str
 ) -> Iterator[Candidate]:
     """A key or a value of ``'key' = 'value', ...``, whose last piece may be a string that is still open."""
@@ -116,16 +118,16 @@ def _option(
     quote = "" if is_open else "'"
     end = "" if is_open and after.startswith("'") else "'"
     if closed[-1].is_symbol("="):
-        values = _values(closed[-2].value if closed[-2].kind is Kind.STRING else "", options, text)
-        yield from _matching(typed, ((f"{quote}{value}{end}", "") for value in values))
+        values = _values_of_key(closed[-2].value if closed[-2].kind is Kind.STRING else "", options, text)
+        yield from _match_prefix(typed, ((f"{quote}{value}{end}", "") for value in values))
     elif closed[-1].is_symbol("(") or closed[-1].is_symbol(","):
         given = {piece.value for piece in closed if piece.kind is Kind.STRING}
         keys = ((key, option.meaning) for key, option in options.items() if key not in given)
         follows = "" if end == "" else "' = '"
-        yield from _matching(typed, ((f"{quote}{key}{follows}", meaning) for key, meaning in keys))
+        yield from _match_prefix(typed, ((f"{quote}{key}{follows}", meaning) for key, meaning in keys))
 
 
-def _values(key: str, options: Mapping[str, Option], text: str) -> Sequence[str]:
+def _values_of_key(key: str, options: Mapping[str, Option], text: str) -> Sequence[str]:
     if key == "table":
         return [alias for alias, _ in relations(SqlText(text))]
     if key == "retry-predicate":
@@ -223,19 +225,19 @@ def relations(text: SqlText) -> list[tuple[str, str]]:
     found = text.code
     named: list[tuple[str, str]] = []
     for at, piece in enumerate(found):
-        follows_comma = piece.is_symbol(",") and bool(named) and _stands_in_from(found[:at])
+        follows_comma = piece.is_symbol(",") and bool(named) and _is_in_from(found[:at])
         if piece.is_word("FROM", "JOIN") or follows_comma:
-            relation = _relation(found[at + 1 :])
+            relation = _read_relation(found[at + 1 :])
             named += [relation] if relation is not None else []
     return named
 
 
-def _stands_in_from(before: Sequence[Piece]) -> bool:
+def _is_in_from(before: Sequence[Piece]) -> bool:
     words = [piece for piece in before if piece.is_word(*NEVER_ALIASES) and not piece.is_word("AS")]
     return bool(words) and words[-1].is_word("FROM")
 
 
-def _relation(found: Sequence[Piece]) -> tuple[str, str] | None:
+def _read_relation(found: Sequence[Piece]) -> tuple[str, str] | None:
     if not (found and found[0].is_name) or found[0].is_word(*NEVER_ALIASES):
         return None
     parts, at = [found[0].name], 1
@@ -251,7 +253,7 @@ def _relation(found: Sequence[Piece]) -> tuple[str, str] | None:
     return (rest[0].name if has_alias else parts[-1]), ".".join(parts)
 
 
-def _name(
+def _complete_name(
     found: Sequence[Piece], text: SqlText, names: CompletionNames, *, asked: bool, is_new: bool
 ) -> list[Candidate]:
     """A column behind an alias and a dot, a table, a column, or a word of SQL."""
@@ -260,23 +262,24 @@ def _name(
     before = found[:-1] if has_word else found
     if len(before) > 1 and before[-1].is_symbol(".") and before[-2].is_name:
         meant = [table for alias, table in relations(text) if alias.lower() == before[-2].name.lower()]
-        return _matching(typed, ((column, "") for table in meant for column in names.columns(table)))
+        return _match_prefix(typed, ((column, "") for table in meant for column in names.columns(table)))
     tables = [(table, "table") for table in names.tables()]
     if before and before[-1].is_word(*_BEFORE_TABLE):
-        return _matching(typed, tables)
+        return _match_prefix(typed, tables)
     if not typed and not asked:
         return []
     joined = relations(text)
     columns = [(column, alias) for alias, table in joined for column in names.columns(table)]
     aliases = [(alias, "table") for alias, _ in joined]
     words = [
-        (_as_typed(word, typed), "") for word in ((*OFFERED_WORDS, *FIRST_WORDS) if before else FIRST_WORDS)
+        (_case_as_typed(word, typed), "")
+        for word in ((*OFFERED_WORDS, *FIRST_WORDS) if before else FIRST_WORDS)
     ]
     offered = [*columns, *aliases, *words] if before else words
-    return _matching(typed, dict.fromkeys(offered))
+    return _match_prefix(typed, dict.fromkeys(offered))
 
 
-def _as_typed(word: str, typed: str) -> str:
+def _case_as_typed(word: str, typed: str) -> str:
     return word.lower() if typed.islower() else word
 
 

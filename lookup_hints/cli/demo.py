@@ -35,7 +35,7 @@ _ORDERS = (
 """The orders of each file: number, customer, total."""
 _MADE = ("customers.sqlite", "orders", "enriched", "checkpoint", "warehouse", "demo.sql")
 
-_Explain = Callable[[StatementRun], str]
+_ExplainRun = Callable[[StatementRun], str]
 
 _SHOWING = job.Showing(rows=20, bar=False)
 
@@ -48,11 +48,11 @@ def prepare(folder: Path) -> Path:
         and (not folder.is_dir() or any(folder.iterdir()))
     ):
         raise WrongUse(f"{folder} is there already, and not from a demo. Name another with --folder.")
-    here = _in_sql(folder)
+    here = _folder_in_sql(folder)
     for name in _MADE:
-        _remove(folder / name)
+        _remove_path(folder / name)
     (folder / "orders").mkdir(parents=True)
-    _execute(folder, "CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, country TEXT)")
+    _execute_sqlite(folder, "CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, country TEXT)")
     for customer in _CUSTOMERS:
         _add_customer(folder, customer)
     for number, orders in enumerate(_ORDERS, 1):
@@ -77,17 +77,17 @@ def configuration(folder: Path) -> Mapping[str, str]:
 def run(session: LookupSession, script: Path) -> int:
     """Run the demo's statements, tell what they did and what to type next; returns the exit code."""
     text = script.read_text("utf-8")
-    plain, patient, stream = (one for one in split_statements(text) if not _sets_the_scene(one))
+    plain, patient, stream = (one for one in split_statements(text) if not _is_setup(one))
     for statement in split_statements(text):
-        if _sets_the_scene(statement):
+        if _is_setup(statement):
             session.sql(statement.text)
-    _tell(_BEGINNING.format(folder=script.parent))
+    _print_block(_BEGINNING.format(folder=script.parent))
 
     def run_all() -> int:
-        _run(session, plain, "1. A lookup join", _first)
+        _run_statement(session, plain, "1. A lookup join", _explain_first)
         with _row_that_comes_late(session, script.parent):
-            _run(session, patient, "2. A row that comes late", _second)
-        _run(session, stream, "3. A stream", lambda _: _STREAM)
+            _run_statement(session, patient, "2. A row that comes late", _explain_second)
+        _run_statement(session, stream, "3. A stream", lambda _: _STREAM)
         return WELL
 
     code = run_with_streams(
@@ -95,20 +95,26 @@ def run(session: LookupSession, script: Path) -> int:
     )
     if code == WELL:
         written = session.spark.read.parquet(str(script.parent / "enriched")).count()
-        _tell(_END.format(written=written, folder=script.parent, command=_command(), **_paths(script)))
+        _print_block(
+            _END.format(
+                written=written, folder=script.parent, command=_command_to_type(), **_quoted_paths(script)
+            )
+        )
     return code
 
 
 # --- the statements --------------------------------------------------------------------------------
 
 
-def _sets_the_scene(statement: ScriptStatement) -> bool:
+def _is_setup(statement: ScriptStatement) -> bool:
     return statement.text.startswith(("CREATE", "SET"))
 
 
-def _run(session: LookupSession, statement: ScriptStatement, title: str, explain: _Explain) -> None:
+def _run_statement(
+    session: LookupSession, statement: ScriptStatement, title: str, explain: _ExplainRun
+) -> None:
     print(f"\n== {title} ==\n\n{statement.text}", flush=True)
-    _tell(explain(job.run_statement(session, statement, {}, _SHOWING)))
+    _print_block(explain(job.run_statement(session, statement, {}, _SHOWING)))
 
 
 @contextmanager
@@ -140,22 +146,22 @@ _LOOKS, _LOOK_SECONDS = 80, 0.1
 
 
 def _add_customer(folder: Path, customer: tuple[int, str, str]) -> None:
-    _execute(folder, "INSERT INTO customers VALUES (?, ?, ?)", customer)
+    _execute_sqlite(folder, "INSERT INTO customers VALUES (?, ?, ?)", customer)
 
 
-def _execute(folder: Path, statement: str, values: tuple[object, ...] = ()) -> None:
+def _execute_sqlite(folder: Path, statement: str, values: tuple[object, ...] = ()) -> None:
     with closing(sqlite3.connect(folder / "customers.sqlite")) as database, database:
         database.execute(statement, values)
 
 
-def _remove(path: Path) -> None:
+def _remove_path(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
 
 
-def _in_sql(folder: Path) -> str:
+def _folder_in_sql(folder: Path) -> str:
     """The folder, as it stands in a string, a quoted name and a setting."""
     text = folder.as_posix()
     if any(letter in text for letter in "'`;\\\n"):
@@ -166,26 +172,27 @@ def _in_sql(folder: Path) -> str:
 # --- the words -------------------------------------------------------------------------------------
 
 
-def _tell(text: str) -> None:
+def _print_block(text: str) -> None:
     print(f"\n{text}", flush=True)
 
 
-def _counts(ran: StatementRun) -> LookupMetrics:
+def _counts_of(ran: StatementRun) -> LookupMetrics:
     (lookup,) = ran.lookups.values()
     return lookup.counts
 
 
-def _first(ran: StatementRun) -> str:
-    counts = _counts(ran)
+def _explain_first(ran: StatementRun) -> str:
+    counts = _counts_of(ran)
     return (
-        f"{counts.rows_in} rows came, and the source was asked for {counts.keys} keys in {_requests(counts)}:"
+        f"{counts.rows_in} rows came, and the source was asked for {counts.keys} keys in"
+        f" {_requests_text(counts)}:"
         f" a task asks for equal keys once.\nCustomer {_LATE[0]} is not in the database yet, so the LEFT JOIN"
         " shows NULL."
     )
 
 
-def _second(ran: StatementRun) -> str:
-    counts = _counts(ran)
+def _explain_second(ran: StatementRun) -> str:
+    counts = _counts_of(ran)
     late, name, _ = _LATE
     if not counts.retried_keys:
         return f"This machine was so slow that customer {late} was there before the lookup began."
@@ -195,15 +202,15 @@ def _second(ran: StatementRun) -> str:
     )
 
 
-def _requests(counts: LookupMetrics) -> str:
+def _requests_text(counts: LookupMetrics) -> str:
     return f"{counts.requests} request{'' if counts.requests == 1 else 's'}"
 
 
-def _paths(script: Path) -> dict[str, str]:
+def _quoted_paths(script: Path) -> dict[str, str]:
     return {"script": shlex.quote(str(script)), "more": shlex.quote(str(script.parent / "orders" / "4.json"))}
 
 
-def _command() -> str:
+def _command_to_type() -> str:
     """The command as the user can type it: its name where the shell finds this one, else its path."""
     this = Path(sys.executable).parent / "lookup-hints"
     found = shutil.which("lookup-hints")

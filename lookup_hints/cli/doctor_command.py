@@ -44,21 +44,21 @@ def examine_file(
             read = read_statement(statement.text)
             if isinstance(read, CreateLookupTable):
                 name = read.name
-                tables[name.lower()] = _created(session, script, statement.text, read)
+                tables[name.lower()] = _create_table(session, script, statement.text, read)
             elif isinstance(read, Setting) or (isinstance(read, SparkStatement) and "SET" in read.words[:1]):
                 session.sql(statement.text, script.params)
         except Exception as error:
             check = HealthCheck("statement", "fail", " ".join(failure(statement, error).split()), _CURE)
             broken.append(DoctorFinding(name, DRIVER, check))
     lookups = list(lookups_of(script.statements, CheckOptions(modules=modules, tables=tables)))
-    examined = [_examined(table, list(chain.from_iterable(lookups))) for table in tables.values()]
+    examined = [_table_to_examine(table, list(chain.from_iterable(lookups))) for table in tables.values()]
     if not examined:
         return DoctorReport(tuple(broken), {})
     report = session.doctor(*examined, key=key, timeout=timeout, joins=max([1, *map(len, lookups)]))
     return DoctorReport((*broken, *report.findings), report.titles)
 
 
-def _created(session: LookupSession, script: Script, text: str, ddl: CreateLookupTable) -> LookupTable:
+def _create_table(session: LookupSession, script: Script, text: str, ddl: CreateLookupTable) -> LookupTable:
     try:
         session.sql(text, script.params)
     except LookupHintsError:
@@ -69,7 +69,7 @@ def _created(session: LookupSession, script: Script, text: str, ddl: CreateLooku
     return next(table for table in session.tables() if table.name.lower() == ddl.name.lower())
 
 
-def _examined(table: LookupTable, lookups: Sequence[LookupSpec]) -> ExaminedTable:
+def _table_to_examine(table: LookupTable, lookups: Sequence[LookupSpec]) -> ExaminedTable:
     own = [spec for spec in lookups if spec.table.name.lower() == table.name.lower()]
     keys = tuple(dict.fromkeys(spec.key_columns for spec in own)) if table.schema.names else ()
     return ExaminedTable(table, keys, max((spec.settings.capacity for spec in own), default=100))

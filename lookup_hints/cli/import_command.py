@@ -20,8 +20,8 @@ import pyarrow as pa
 from lookup_hints.cli.arguments import FAILED, WELL, WrongUse
 from lookup_hints.cli.import_http_tables import (
     HOLE,
-    Asked,
     Imported,
+    KeyedRequest,
     NoTable,
     NoType,
     find_rows,
@@ -43,7 +43,7 @@ from lookup_hints.tables.ddl import create_statement
 from lookup_hints.tables.registry import connector_class
 
 _T = TypeVar("_T")
-Found = Iterator[Imported | Refused]
+ImportResults = Iterator[Imported | Refused]
 
 _SECRET_NAME = re.compile(
     r".*(auth(?!or)|cookie|session|token|secret|password|credential|signature|apikey).*|(.*[-_])?key|sig|code",
@@ -54,10 +54,10 @@ _SECRET_NAME = re.compile(
 def run_import(options: argparse.Namespace) -> int:
     """Print the CREATE statements of lookup tables: for an OpenAPI document, for the answer of an API to one
     request, or for the tables of a database. Secrets are left to variables of the environment."""
-    ways: dict[str, Callable[[argparse.Namespace, _GivenOptions], Found]] = {
-        "document": _of_document,
-        "sample": _of_sample,
-        "url": _of_database,
+    ways: dict[str, Callable[[argparse.Namespace, _GivenOptions], ImportResults]] = {
+        "document": _import_from_document,
+        "sample": _import_from_sample,
+        "url": _import_from_database,
     }
     asked = [way for name, way in ways.items() if getattr(options, name) is not None]
     if len(asked) != 1:
@@ -67,17 +67,17 @@ def run_import(options: argparse.Namespace) -> int:
         given.read(options)
         for found in asked[0](options, given):
             if isinstance(found, Imported):
-                found = _checked(found)
+                found = _check_imported(found)
             if isinstance(found, Refused):
                 why = found.why.removeprefix(f"table {found.operation}: ")
-                print(_line(f"no table: {found.operation}: {why}"), file=sys.stderr)
+                print(_to_one_line(f"no table: {found.operation}: {why}"), file=sys.stderr)
                 continue
-            print(f"{_statement(found)}\n", flush=True)
+            print(f"{_statement_text(found)}\n", flush=True)
             printed += 1
     return WELL if printed else FAILED
 
 
-def _checked(found: Imported) -> Imported | Refused:
+def _check_imported(found: Imported) -> Imported | Refused:
     """``found``, where `check` accepts it and its statement shows all of it."""
     name = found.table.name
     try:
@@ -88,14 +88,14 @@ def _checked(found: Imported) -> Imported | Refused:
     return Refused(name, f"{hidden[0]!r} looks as if it held a password") if hidden else found
 
 
-def _statement(found: Imported) -> str:
+def _statement_text(found: Imported) -> str:
     options = found.table.options.values()
     variables = dict.fromkeys(name for text in options for kind, name in references(text) if kind == "env")
     notes = [*([f"to be set: {', '.join(variables)}"] if variables else []), *found.notes]
-    return "".join(f"-- {_line(note)}\n" for note in notes) + create_statement(found.table, ()) + ";"
+    return "".join(f"-- {_to_one_line(note)}\n" for note in notes) + create_statement(found.table, ()) + ";"
 
 
-def _line(text: str) -> str:
+def _to_one_line(text: str) -> str:
     """``text`` in one line: a name in a document may have line breaks."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
@@ -121,11 +121,11 @@ class _GivenOptions:
 
     def read(self, options: argparse.Namespace) -> None:
         """Take what says where the source is, ``--option`` and ``--header``."""
-        self.place = {"connector": "http"} if options.url is None else _place(options.url, self)
+        self.place = {"connector": "http"} if options.url is None else _options_of_url(options.url, self)
         known = connector_class(self.place["connector"]).OPTIONS
-        for key, value in _pairs(options.option, "--option"):
+        for key, value in _read_pairs(options.option, "--option"):
             self.options[key] = self.hidden(key, value) if hidden_keys([key], known) else value
-        for name, value in _pairs(options.header, "--header", ":"):
+        for name, value in _read_pairs(options.header, "--header", ":"):
             scheme, _, token = value.partition(" ")
             if name.lower() == "authorization" and scheme.lower() == "bearer":
                 self.options["token"] = self.hidden("token", token.strip())
@@ -144,7 +144,7 @@ class _GivenOptions:
         return f"${{env:{variable}}}"
 
 
-def _pairs(texts: Sequence[str], option: str, sign: str = "=") -> Iterator[tuple[str, str]]:
+def _read_pairs(texts: Sequence[str], option: str, sign: str = "=") -> Iterator[tuple[str, str]]:
     for text in texts:
         name, found, value = text.partition(sign)
         if not (found and name.strip()):
@@ -152,7 +152,7 @@ def _pairs(texts: Sequence[str], option: str, sign: str = "=") -> Iterator[tuple
         yield name.strip(), value.strip()
 
 
-def _asked(connector: Connector, ask: Callable[[], _T]) -> _T:
+def _ask_masked(connector: Connector, ask: Callable[[], _T]) -> _T:
     """What ``ask`` gives; secrets of ``connector`` are masked in its errors."""
     try:
         return ask()
@@ -164,22 +164,24 @@ def _asked(connector: Connector, ask: Callable[[], _T]) -> _T:
 # --- a document -----------------------------------------------------------------------------------
 
 
-def _of_document(options: argparse.Namespace, given: _GivenOptions) -> Found:
+def _import_from_document(options: argparse.Namespace, given: _GivenOptions) -> ImportResults:
     try:
-        found = read(_parsed(options.document), options.path or "*", options.operation or "*", options.server)
+        found = read(
+            _parse_document(options.document), options.path or "*", options.operation or "*", options.server
+        )
         for each in found:
             if isinstance(each, Imported):
-                each = replace(each, table=_with(each.table, given.options))
+                each = replace(each, table=_with_options(each.table, given.options))
             yield each
     except NoTable as none:
         raise WrongUse(f"{options.document}: {none}") from None
 
 
-def _with(table: LookupTable, more: Mapping[str, str]) -> LookupTable:
+def _with_options(table: LookupTable, more: Mapping[str, str]) -> LookupTable:
     return replace(table, options={**table.options, **more})
 
 
-def _parsed(file: str) -> Mapping[str, Any]:
+def _parse_document(file: str) -> Mapping[str, Any]:
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
         first = text.lstrip()[:1]
@@ -224,8 +226,8 @@ def _core_schema(yaml: Any) -> Any:
 # --- a sample -------------------------------------------------------------------------------------
 
 
-def _of_sample(options: argparse.Namespace, given: _GivenOptions) -> Found:
-    keys = {identifier(name): value for name, value in _pairs(options.key, "--key")}
+def _import_from_sample(options: argparse.Namespace, given: _GivenOptions) -> ImportResults:
+    keys = {identifier(name): value for name, value in _read_pairs(options.key, "--key")}
     holes = {name: identifier(name) for name in HOLE.findall(options.sample)}
     if set(keys) != set(holes.values()) or not keys:
         wanted = ", ".join(f"--key {name}=..." for name in holes) or "a {name} in the URL, and its --key"
@@ -243,7 +245,7 @@ def _of_sample(options: argparse.Namespace, given: _GivenOptions) -> Found:
     )
     connector = build_connector(table)
     assert isinstance(connector, ShowsAnswers)
-    answered = _asked(connector, lambda: connector.answer_to(values))
+    answered = _ask_masked(connector, lambda: connector.answer_to(values))
     if answered is None or answered[0] is None:
         raise ConnectorError(f"{url}: nothing answers this key. Give one that has a row.", permanent=True)
     document, headers = answered
@@ -256,7 +258,7 @@ def _of_sample(options: argparse.Namespace, given: _GivenOptions) -> Found:
 
         path, _, query = url.partition("?")
         in_path = [name for name in keys if f"{{{name}}}" in path]
-        asked = Asked(table.name, url, kinds, in_path, says, options=given.options)
+        asked = KeyedRequest(table.name, url, kinds, in_path, says, options=given.options)
         asked.page_names = list(dict(parse_qsl(query)))
         asked.has_link = 'rel="next"' in headers.get("link", "")
         yield http_table(asked, answer)
@@ -283,12 +285,12 @@ def _without_secrets(url: str, given: _GivenOptions) -> str:
 # --- a database -----------------------------------------------------------------------------------
 
 
-def _of_database(options: argparse.Namespace, given: _GivenOptions) -> Found:
+def _import_from_database(options: argparse.Namespace, given: _GivenOptions) -> ImportResults:
     place = {**given.place, **given.options}
     everything = LookupTable("database", pa.schema([]), options=place, policy=Policy())
     source = build_connector(everything)
     assert isinstance(source, ReportsSchema)
-    names = list(_asked(source, source.tables))
+    names = list(_ask_masked(source, source.tables))
     pattern = options.table or "*"
     plain = {name: name.replace('"', "") for name in names}
     if "." not in pattern:
@@ -301,10 +303,10 @@ def _of_database(options: argparse.Namespace, given: _GivenOptions) -> Found:
     often = Counter(each.lower() for each in short.values())
     for name in wanted:
         called = short[name] if often[short[name].lower()] == 1 else identifier(name)
-        yield _discovered(replace(_with(everything, {"table-name": name}), name=called))
+        yield _discover_table(replace(_with_options(everything, {"table-name": name}), name=called))
 
 
-def _place(url: str, given: _GivenOptions) -> dict[str, str]:
+def _options_of_url(url: str, given: _GivenOptions) -> dict[str, str]:
     scheme, found, rest = url.partition("://")
     if has_reference(url) or scheme in ("postgresql", "postgres") or re.match(r"\s*\w+\s*=", url):
         return {"connector": "postgres", "url": given.hidden("URL", url, "DATABASE")}
@@ -318,11 +320,11 @@ def _place(url: str, given: _GivenOptions) -> dict[str, str]:
     )
 
 
-def _discovered(table: LookupTable) -> Imported | Refused:
+def _discover_table(table: LookupTable) -> Imported | Refused:
     try:
         connector = build_connector(table)
         assert isinstance(connector, ReportsSchema)
-        schema, key = _asked(connector, connector.discover)
+        schema, key = _ask_masked(connector, connector.discover)
     except LookupHintsError as error:
         return Refused(table.options["table-name"], str(error))
     if len({name.lower() for name in schema.names}) < max(len(schema.names), 1):

@@ -71,7 +71,7 @@ def type_of(value: Any) -> pa.DataType:
     if isinstance(value, bool):
         return pa.bool_()
     if isinstance(value, int):
-        return pa.int64() if abs(value) <= 2**53 else _exact(Decimal(value))
+        return pa.int64() if abs(value) <= 2**53 else _exact_type(Decimal(value))
     return pa.null() if value is None else _type_of_fraction(value)
 
 
@@ -100,10 +100,10 @@ def _type_of_text(text: str) -> pa.DataType:
 def _type_of_fraction(value: Decimal | float) -> pa.DataType:
     if isinstance(value, float) or Decimal(repr(float(value))) == value:
         return pa.float64()
-    return _exact(value)
+    return _exact_type(value)
 
 
-def _exact(value: Decimal) -> pa.DataType:
+def _exact_type(value: Decimal) -> pa.DataType:
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     before, behind = max(len(digits) + exponent, 0), max(-exponent, 0)
@@ -136,7 +136,7 @@ def union(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return other
     if types.is_struct(one) and types.is_struct(other):
         names = dict.fromkeys(each.name for kind in (one, other) for each in kind)
-        return pa.struct([_member(name, one, other) for name in names])
+        return pa.struct([_merge_member(name, one, other) for name in names])
     if types.is_list(one) and types.is_list(other):
         return pa.list_(union(one.value_type, other.value_type))
     maps = [each for each in (one, other) if types.is_map(each)]
@@ -144,16 +144,16 @@ def union(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return pa.map_(pa.string(), union(one.item_type, other.item_type))
     if maps and pa.struct([]) in (one, other):
         return maps[0]
-    return _of_plain(one, other)
+    return _common_plain_type(one, other)
 
 
-def _member(name: str, one: pa.DataType, other: pa.DataType) -> pa.Field:
+def _merge_member(name: str, one: pa.DataType, other: pa.DataType) -> pa.Field:
     there = [kind.field(name) for kind in (one, other) if kind.get_field_index(name) >= 0]
     without = [each for each in there if WHY in (each.metadata or {})]
     return without[0] if without else struct_field(name, lambda: together(each.type for each in there))
 
 
-def _of_plain(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+def _common_plain_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     both = (one, other)
     if all(kind == URI or types.is_string(kind) or types.is_temporal(kind) for kind in both):
         return pa.string()
@@ -162,18 +162,18 @@ def _of_plain(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     if all(types.is_integer(kind) or types.is_float64(kind) for kind in both):
         return pa.float64()
     if all(types.is_integer(kind) or types.is_decimal(kind) or types.is_float64(kind) for kind in both):
-        before, behind = map(max, zip(*map(_digits, both), strict=True))
+        before, behind = map(max, zip(*map(_digits_of_type, both), strict=True))
         if before + behind <= _MOST_DIGITS:
             return pa.decimal128(_MOST_DIGITS if behind else before, behind)
-    raise NoType(f"is {_shown(one)} here and {_shown(other)} there")
+    raise NoType(f"is {_type_text(one)} here and {_type_text(other)} there")
 
 
-def _digits(number: pa.DataType) -> tuple[int, int]:
+def _digits_of_type(number: pa.DataType) -> tuple[int, int]:
     kind = LARGE if types.is_integer(number) else WIDE if types.is_float64(number) else number
     return kind.precision - kind.scale, kind.scale
 
 
-def _shown(kind: pa.DataType) -> str:
+def _type_text(kind: pa.DataType) -> str:
     if types.is_nested(kind):
         return "an object" if types.is_struct(kind) or types.is_map(kind) else "an array"
     return sql_type(pa.string() if kind == URI else kind)
@@ -277,7 +277,7 @@ class Imported:
 
 
 @dataclass
-class Asked:
+class KeyedRequest:
     """A request for one key, as far as it is known.
 
     Args:
@@ -354,7 +354,7 @@ def find_rows(answer: pa.DataType, named: str) -> RowsPlace:
     way: tuple[str, ...] = ()
     beside: list[str] = []
     names = {named.lower(), named.lower().removesuffix("s")}
-    while types.is_struct(answer) and (holder := _holder(answer, names)) is not None:
+    while types.is_struct(answer) and (holder := _member_with_rows(answer, names)) is not None:
         beside += [jmespath(*way, each.name) for each in answer if each.name != holder.name]
         way, answer = (*way, holder.name), holder.type
     if types.is_list(answer) and types.is_struct(answer.value_type):
@@ -364,7 +364,7 @@ def find_rows(answer: pa.DataType, named: str) -> RowsPlace:
     return RowsPlace(way, answer, False, tuple(beside))
 
 
-def _holder(answer: pa.DataType, names: set[str]) -> pa.Field | None:
+def _member_with_rows(answer: pa.DataType, names: set[str]) -> pa.Field | None:
     """The member of ``answer`` that holds the rows; None where ``answer`` is a row itself."""
     for each in answer:
         is_list = types.is_list(each.type) and types.is_struct(each.type.value_type)
@@ -380,7 +380,7 @@ def _holder(answer: pa.DataType, names: set[str]) -> pa.Field | None:
 
 def last_name(url: str) -> str:
     """What the path of ``url`` calls what it gives: the last segment without a hole."""
-    return next((name for each in reversed(_segments(url)) if (name := static_name(each))), "")
+    return next((name for each in reversed(_path_segments(url)) if (name := static_name(each))), "")
 
 
 def static_name(segment: str) -> str:
@@ -393,11 +393,11 @@ def static_name(segment: str) -> str:
     return "" if "{" in name else name.removesuffix(".json")
 
 
-def _segments(url: str) -> list[str]:
+def _path_segments(url: str) -> list[str]:
     return [each for each in re.sub(r"^\w+://[^/]*|\?.*", "", url).split("/") if each]
 
 
-def http_table(asked: Asked, answer: pa.DataType) -> Imported:
+def http_table(asked: KeyedRequest, answer: pa.DataType) -> Imported:
     """The table that ``asked`` answers with ``answer``.
 
     Raises:
@@ -425,7 +425,7 @@ def http_table(asked: Asked, answer: pa.DataType) -> Imported:
     holes: dict[str, str] = {}
     for hole, kind in asked.keys.items():
         # A member of its name may be something else: an order of the customer {id} has an id of its own.
-        segment = _segment_before(hole, _segments(asked.url)).removesuffix("s")
+        segment = _name_of_segment_before(hole, _path_segments(asked.url)).removesuffix("s")
         names = [hole, f"{segment}_{hole}"]
         short = re.sub(rf"^{segment}[\W_]*", "", hole, flags=re.IGNORECASE)
         if not rows.are_listed and _NAMES_A_ROW.fullmatch(
@@ -437,7 +437,8 @@ def http_table(asked: Asked, answer: pa.DataType) -> Imported:
             lambda hole, name: _plain(name) != _plain(hole) or not (rows.are_listed and hole in asked.in_path)
         )
         member = next(
-            (each for each in alike if each and _is_spelled(each.type) and is_same(hole, each.name)), None
+            (each for each in alike if each and _is_spelled_alike(each.type) and is_same(hole, each.name)),
+            None,
         )
         if member is None:
             holes[hole] = add(f"{segment}_{hole}" if hole.lower() in members else hole, kind, None)
@@ -470,14 +471,14 @@ def _plain(name: str) -> str:
     return re.sub(r"[\W_]", "", name).lower()
 
 
-def _is_spelled(kind: pa.DataType) -> bool:
+def _is_spelled_alike(kind: pa.DataType) -> bool:
     """Whether a key of ``kind`` is spelled in a request as the API spells it in its answers."""
     return bool(
         types.is_string(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_date(kind)
     )
 
 
-def _segment_before(parameter: str, segments: Sequence[str]) -> str:
+def _name_of_segment_before(parameter: str, segments: Sequence[str]) -> str:
     at = next((number for number, each in enumerate(segments) if f"{{{parameter}}}" in each), 0)
     named = static_name(segments[at]) if segments else ""
     return identifier(named or segments[at - 1]) if named or at else "key"
@@ -490,7 +491,7 @@ def with_holes(url: str, holes: Mapping[str, str]) -> str:
 # --- pages ----------------------------------------------------------------------------------------
 
 
-def paging(asked: Asked, answer: pa.DataType, rows: RowsPlace) -> dict[str, str]:
+def paging(asked: KeyedRequest, answer: pa.DataType, rows: RowsPlace) -> dict[str, str]:
     """The options by which further pages are found; none where nothing shows them."""
     found = {
         kind: name
@@ -498,7 +499,7 @@ def paging(asked: Asked, answer: pa.DataType, rows: RowsPlace) -> dict[str, str]
         for name in asked.page_names
         if sign.fullmatch(name)
     }
-    members = dict(_plain_members(answer, rows.way))
+    members = dict(_paths_to_plain_members(answer, rows.way))
     cursor = found.get("cursor")
     if cursor is not None and (path := _cursor_path(cursor, members, rows)):
         return {"paging": "cursor", "paging-path": path, "paging-parameter": cursor}
@@ -533,12 +534,12 @@ def _cursor_path(
     return None
 
 
-def _plain_members(
+def _paths_to_plain_members(
     answer: pa.DataType, rows: Sequence[str], way: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
     """The ways to all members of ``answer`` that are not nested, and stand outside the rows."""
     if types.is_struct(answer) and way != tuple(rows):
         for each in answer:
-            yield from _plain_members(each.type, rows, (*way, each.name))
+            yield from _paths_to_plain_members(each.type, rows, (*way, each.name))
     elif not types.is_nested(answer):
         yield way, answer

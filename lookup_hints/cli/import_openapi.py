@@ -22,8 +22,8 @@ from lookup_hints.cli.import_http_tables import (
     SIZE,
     URI,
     WIDE,
-    Asked,
     Imported,
+    KeyedRequest,
     NoTable,
     NoType,
     find_rows,
@@ -89,9 +89,9 @@ def read(
         other = document.get("swagger") or document.get("openapi")
         what = f"This is version {other}" if other else "The document has no member 'openapi'"
         raise NoTable(f"{what}: versions 3.0 and 3.1 are read. Try: convert it, as by swagger2openapi.")
-    found = [*_found(_Document(document, server), path, operation)]
+    found = [*_tables_of_paths(_Document(document, server), path, operation)]
     if not found:
-        yield Refused("the document", _why_no_get(document, path, operation))
+        yield Refused("the document", _reason_without_get(document, path, operation))
     names = [each.table.name.lower() for each in found if isinstance(each, Imported)]
     taken: set[str] = set()
     for each in found:
@@ -107,11 +107,11 @@ def read(
         yield replace(each, table=replace(each.table, name=name))
 
 
-def _found(document: _Document, path: str, operation: str) -> Iterator[Imported | Refused]:
-    for address, node in _mapping(document.root.get("paths")).items():
+def _tables_of_paths(document: _Document, path: str, operation: str) -> Iterator[Imported | Refused]:
+    for address, node in _as_mapping(document.root.get("paths")).items():
         try:
             item = document.resolved(node)
-            get = _mapping(item.get("get"))
+            get = _as_mapping(item.get("get"))
             called = str(get.get("operationId", ""))
             if get and fnmatchcase(address, path) and fnmatchcase(called, operation):
                 yield _Operation(document, address, item, get).table()
@@ -121,9 +121,9 @@ def _found(document: _Document, path: str, operation: str) -> Iterator[Imported 
             yield Refused(f"GET {address}", f"a part of it {none}")
 
 
-def _why_no_get(document: Mapping[str, Any], path: str, operation: str) -> str:
-    paths = _mapping(document.get("paths"))
-    gets = [address for address, item in paths.items() if "get" in _mapping(item)]
+def _reason_without_get(document: Mapping[str, Any], path: str, operation: str) -> str:
+    paths = _as_mapping(document.get("paths"))
+    gets = [address for address, item in paths.items() if "get" in _as_mapping(item)]
     if not gets:
         return "it describes no GET, and only a GET becomes a table"
     wanted = " and ".join(
@@ -134,11 +134,11 @@ def _why_no_get(document: Mapping[str, Any], path: str, operation: str) -> str:
     return f"no GET fits {wanted}. {nearest(path, gets)}"
 
 
-def _mapping(node: Any) -> Mapping[str, Any]:
+def _as_mapping(node: Any) -> Mapping[str, Any]:
     return node if isinstance(node, Mapping) else {}
 
 
-def _listed(node: Any) -> Sequence[Any]:
+def _as_list(node: Any) -> Sequence[Any]:
     return node if isinstance(node, list) else ()
 
 
@@ -148,7 +148,7 @@ def _listed(node: Any) -> Sequence[Any]:
 class _Document:
     def __init__(self, root: Mapping[str, Any], server: str | None) -> None:
         self.root, self.server = root, server
-        title = str(_mapping(root.get("info")).get("title", ""))
+        title = str(_as_mapping(root.get("info")).get("title", ""))
         words = re.findall(r"[A-Za-z0-9]+", title)[:3]
         # The title is the document's: without LOOKUP_ it could name any variable of the reader's.
         self.prefix = "_".join(["LOOKUP", *(words or ["API"])]).upper()
@@ -156,18 +156,23 @@ class _Document:
 
     def resolved(self, node: Any) -> Mapping[str, Any]:
         for _ in range(100):
-            if "$ref" not in _mapping(node):
-                return _mapping(node)
-            node = {**self._at(str(node["$ref"])), **{key: node[key] for key in node if key != "$ref"}}
+            if "$ref" not in _as_mapping(node):
+                return _as_mapping(node)
+            node = {
+                **self._resolve_reference(str(node["$ref"])),
+                **{key: node[key] for key in node if key != "$ref"},
+            }
         raise NoTable("its references lead in a circle")
 
-    def _at(self, reference: str) -> Mapping[str, Any]:
+    def _resolve_reference(self, reference: str) -> Mapping[str, Any]:
         if not reference.startswith("#"):
             raise NoType(f"is described in another document: {reference}")
         node: Any = self.root
         for part in reference.lstrip("#/").split("/"):
             name = unquote(part).replace("~1", "/").replace("~0", "~")
-            node = node[int(name)] if isinstance(node, list) and name.isdigit() else _mapping(node).get(name)
+            node = (
+                node[int(name)] if isinstance(node, list) and name.isdigit() else _as_mapping(node).get(name)
+            )
         if not isinstance(node, Mapping):
             raise NoType(f"is described nowhere: {reference}")
         return node
@@ -182,11 +187,13 @@ class _Document:
         """The type that ``schema`` describes: text where values of several plain types are taken."""
         named = schema.get("type")
         choices = [{**schema, "type": each} for each in named] if isinstance(named, list) else []
-        choices += [*_listed(schema.get("oneOf")), *_listed(schema.get("anyOf"))]
+        choices += [*_as_list(schema.get("oneOf")), *_as_list(schema.get("anyOf"))]
         kinds = {self.kind(each) for each in choices} - {pa.null()}
         return pa.string() if len(kinds) > 1 and not any(map(types.is_nested, kinds)) else self.kind(schema)
 
-    def _said(self, schema: Mapping[str, Any], inside: tuple[str, ...], same: tuple[str, ...]) -> pa.DataType:
+    def _type_of_schema(
+        self, schema: Mapping[str, Any], inside: tuple[str, ...], same: tuple[str, ...]
+    ) -> pa.DataType:
         """What ``schema`` says of the type; NULL for nothing, as where it is a description alone.
 
         Args:
@@ -203,28 +210,32 @@ class _Document:
             if reference in inside:
                 raise NoType("holds itself")
             beside = {key: schema[key] for key in schema if key != "$ref"}
-            return self._said({**self._at(str(reference)), **beside}, inside, (*same, str(reference)))
-        own = self._own(schema, (*inside, *same))
-        every = (self._said(_mapping(each), inside, same) for each in _listed(schema.get("allOf")))
+            return self._type_of_schema(
+                {**self._resolve_reference(str(reference)), **beside}, inside, (*same, str(reference))
+            )
+        own = self._own_type(schema, (*inside, *same))
+        every = (
+            self._type_of_schema(_as_mapping(each), inside, same) for each in _as_list(schema.get("allOf"))
+        )
         one = (
             self._typed(each, inside, same)
             for word in ("anyOf", "oneOf")
-            for each in _listed(schema.get(word))
+            for each in _as_list(schema.get(word))
         )
         return together([own, *every, *one])
 
     def _typed(self, schema: Any, inside: tuple[str, ...], same: tuple[str, ...]) -> pa.DataType:
         self._left -= 1
-        found = self._said(_mapping(schema), inside, same)
-        if found == pa.null() and _mapping(schema).get("type") != "null":
+        found = self._type_of_schema(_as_mapping(schema), inside, same)
+        if found == pa.null() and _as_mapping(schema).get("type") != "null":
             raise NoType("may be anything")
         return found
 
-    def _own(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> pa.DataType:
+    def _own_type(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> pa.DataType:
         """What ``schema`` says itself, apart from what it is composed of; NULL for nothing."""
         named = schema.get("type")
         if isinstance(named, list):
-            return together(self._own({**schema, "type": each}, inside) for each in named)
+            return together(self._own_type({**schema, "type": each}, inside) for each in named)
         if named is None:
             values = schema["enum"] if "enum" in schema else [schema["const"]] if "const" in schema else ()
             if values:
@@ -232,7 +243,7 @@ class _Document:
             named = "object" if "properties" in schema or "additionalProperties" in schema else named
             named = "array" if "items" in schema else named
         if named == "object":
-            return self._object(schema, inside)
+            return self._object_type(schema, inside)
         if named == "array":
             return pa.list_(self.kind(schema.get("items"), inside))
         form = str(schema.get("format", ""))
@@ -247,11 +258,11 @@ class _Document:
             return pa.decimal128(38, len(f"{step:.18f}".rstrip("0").partition(".")[2]))
         return _BY_FORMAT.get(named, {}).get(form, _PLAIN[named])
 
-    def _object(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> pa.DataType:
-        properties, others = _mapping(schema.get("properties")), schema.get("additionalProperties")
+    def _object_type(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> pa.DataType:
+        properties, others = _as_mapping(schema.get("properties")), schema.get("additionalProperties")
         if not properties and isinstance(others, Mapping) and others:
             return pa.map_(pa.string(), self.kind(others, inside))
-        answered = [name for name, each in properties.items() if not _mapping(each).get("writeOnly")]
+        answered = [name for name, each in properties.items() if not _as_mapping(each).get("writeOnly")]
         return pa.struct(
             [struct_field(name, partial(self.kind, properties[name], inside)) for name in answered]
         )
@@ -272,12 +283,12 @@ class _Parameter:
     @property
     def fixed(self) -> str | None:
         values = [self.schema.get("const"), self.schema.get("default")]
-        values += self.schema["enum"] if len(_listed(self.schema.get("enum"))) == 1 else []
+        values += self.schema["enum"] if len(_as_list(self.schema.get("enum"))) == 1 else []
         value = next((each for each in values if isinstance(each, str | int | float)), None)
         return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _unknown_scheme(scheme: Mapping[str, Any]) -> str | None:
+def _unsupported_scheme(scheme: Mapping[str, Any]) -> str | None:
     """What a security scheme is that no option can follow; None for others."""
     kind = str(scheme.get("type", ""))
     detail = str(scheme.get({"apiKey": "in", "http": "scheme"}.get(kind, ""), ""))
@@ -292,15 +303,15 @@ class _Operation:
         self, document: _Document, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]
     ) -> None:
         self._document, self._path, self._item, self._operation = document, path, item, operation
-        self._asked = Asked()
+        self._asked = KeyedRequest()
         self._query: list[str] = []
         self._left_out: list[str] = []
         self._secrets: set[tuple[str, str]] = set()
 
     def table(self) -> Imported:
-        asked, answer = self._asked, self._answer()
-        self._sign()
-        parameters = [*self._parameters()]
+        asked, answer = self._asked, self._answer_type()
+        self._add_security()
+        parameters = [*self._read_parameters()]
         in_path = [each for each in parameters if each.place == "path" and f"{{{each.name}}}" in self._path]
         asked.in_path = [each.name for each in in_path if self._add_key(each, each.name)]
         if unknown := {*HOLE.findall(self._path)} - asked.keys.keys():
@@ -318,8 +329,8 @@ class _Operation:
             others = [*self._left_out, *asked.page_names]
             reason = f": no member of its rows is called {', '.join(others)}" if others else ""
             raise NoTable(f"no parameter of its path or query can be a key{reason}")
-        server, _, in_server = self._server().partition("?")
-        asked.table, asked.url = self._name(), server.rstrip("/") + self._path
+        server, _, in_server = self._server_url().partition("?")
+        asked.table, asked.url = self._table_name(), server.rstrip("/") + self._path
         query = [*([in_server] if in_server else []), *self._query]
         asked.url += f"?{'&'.join(query)}" if query else ""
         made = http_table(asked, answer)
@@ -334,63 +345,65 @@ class _Operation:
             made = replace(made, notes=(note, *made.notes))
         return made
 
-    def _name(self) -> str:
+    def _table_name(self) -> str:
         static = [each for each in map(static_name, self._path.split("/")) if each]
         named = [each for each in static if not _OF_NO_TABLE.fullmatch(each)]
         return identifier("_".join(named) or str(self._operation.get("operationId", "rows")))
 
     # The answer.
 
-    def _answer(self) -> pa.DataType:
-        responses = _mapping(self._operation.get("responses"))
+    def _answer_type(self) -> pa.DataType:
+        responses = _as_mapping(self._operation.get("responses"))
         success = sorted(code for code in responses if str(code).startswith("2")) or ["default"]
         if str(success[0]) == "206":
             raise NoTable(
                 "its only answer is 206, a part of the rows: give 'paging' and 'success-codes' by hand"
             )
         response = self._document.resolved(responses.get(success[0]))
-        for kind, media in _mapping(response.get("content")).items():
+        for kind, media in _as_mapping(response.get("content")).items():
             plain = str(kind).partition(";")[0].strip().lower()
             if plain in ("application/json", "text/json", "*/*", "application/*") or plain.endswith("+json"):
                 if plain.endswith("+json"):
                     self._asked.options["header.Accept"] = str(kind)
-                headers = map(str.lower, map(str, _mapping(response.get("headers"))))
+                headers = map(str.lower, map(str, _as_mapping(response.get("headers"))))
                 self._asked.has_link = "link" in headers
                 try:
-                    return self._document.kind(_mapping(media).get("schema"))
+                    return self._document.kind(_as_mapping(media).get("schema"))
                 except NoType as none:
                     raise NoTable(f"its answer {none}") from None
         raise NoTable("its answer is no JSON")
 
     # Who we are.
 
-    def _sign(self) -> None:
+    def _add_security(self) -> None:
         """Let options say who asks, by references to secrets that are to be set."""
-        schemes = _mapping(_mapping(self._document.root.get("components")).get("securitySchemes"))
-        wanted = _listed(self._operation.get("security", self._document.root.get("security")))
+        schemes = _as_mapping(_as_mapping(self._document.root.get("components")).get("securitySchemes"))
+        wanted = _as_list(self._operation.get("security", self._document.root.get("security")))
         refusals = []
         for alternative in wanted or [{}]:
-            chosen = {str(name): self._document.resolved(schemes.get(name)) for name in _mapping(alternative)}
+            chosen = {
+                str(name): self._document.resolved(schemes.get(name)) for name in _as_mapping(alternative)
+            }
             refusals += [
-                f"{name} is {what}" for name, each in chosen.items() if (what := _unknown_scheme(each))
+                f"{name} is {what}" for name, each in chosen.items() if (what := _unsupported_scheme(each))
             ]
-            if any(_unknown_scheme(each) for each in chosen.values()):
+            if any(_unsupported_scheme(each) for each in chosen.values()):
                 continue
             for name, scheme in chosen.items():
-                self._add_scheme(scheme, _listed(_mapping(alternative).get(name)))
+                self._add_scheme(scheme, _as_list(_as_mapping(alternative).get(name)))
             return
         raise NoTable(f"its security scheme {refusals[0]}, which no option follows")
 
-    def _secret(self, name: str) -> str:
+    def _secret_reference(self, name: str) -> str:
         variable = f"{self._document.prefix}_{name}"
         self._secrets.add(("env", variable))
         return f"${{env:{variable}}}"
 
     def _add_scheme(self, scheme: Mapping[str, Any], scopes: Sequence[Any]) -> None:
         kind, place, called = (str(scheme.get(each, "")) for each in ("type", "in", "name"))
-        flow = _mapping(_mapping(scheme.get("flows")).get("clientCredentials"))
+        flow = _as_mapping(_as_mapping(scheme.get("flows")).get("clientCredentials"))
         if kind == "apiKey":
-            secret = self._secret(identifier(called).upper())
+            secret = self._secret_reference(identifier(called).upper())
             if place == "query":
                 self._query.append(f"{quote(called)}={secret}")
             elif (
@@ -403,41 +416,43 @@ class _Operation:
                 self._asked.options[f"header.{called}"] = secret
         elif kind == "http" and str(scheme.get("scheme", "")).lower() == "basic":
             self._asked.options |= {
-                "username": self._secret("USERNAME"),
-                "password": self._secret("PASSWORD"),
+                "username": self._secret_reference("USERNAME"),
+                "password": self._secret_reference("PASSWORD"),
             }
         elif kind == "oauth2" and flow:
-            url = urljoin(self._server(), str(flow.get("tokenUrl", "")))
+            url = urljoin(self._server_url(), str(flow.get("tokenUrl", "")))
             self._asked.options |= {
                 "oauth2-token-url": url,
-                "oauth2-client-id": self._secret("CLIENT_ID"),
-                "oauth2-client-secret": self._secret("CLIENT_SECRET"),
+                "oauth2-client-id": self._secret_reference("CLIENT_ID"),
+                "oauth2-client-secret": self._secret_reference("CLIENT_SECRET"),
                 **({"oauth2-scope": " ".join(map(str, scopes))} if scopes else {}),
             }
         else:
-            self._asked.options["token"] = self._secret("TOKEN")
+            self._asked.options["token"] = self._secret_reference("TOKEN")
 
     # The request.
 
-    def _server(self) -> str:
+    def _server_url(self) -> str:
         if self._document.server is not None:
             return self._document.server.rstrip("/")
         places = (self._operation, self._item, self._document.root)
-        servers = next((found for each in places if (found := _listed(each.get("servers")))), ())
-        server = _mapping(next(iter(servers), None))
+        servers = next((found for each in places if (found := _as_list(each.get("servers")))), ())
+        server = _as_mapping(next(iter(servers), None))
         url = str(server.get("url", ""))
-        for name, variable in _mapping(server.get("variables")).items():
-            url = url.replace(f"{{{name}}}", str(_mapping(variable).get("default", f"{{{name}}}")))
-        url = HOLE.sub(lambda hole: self._secret(identifier(hole[1]).upper()), url.partition("#")[0])
+        for name, variable in _as_mapping(server.get("variables")).items():
+            url = url.replace(f"{{{name}}}", str(_as_mapping(variable).get("default", f"{{{name}}}")))
+        url = HOLE.sub(
+            lambda hole: self._secret_reference(identifier(hole[1]).upper()), url.partition("#")[0]
+        )
         if url.startswith("//"):
             url = f"https:{url}"  # the scheme is that of the document's own address, which is not known
         if not url.lower().startswith(("http://", "https://")):
-            url = f"{self._secret('URL')}/{url.lstrip('/')}"
+            url = f"{self._secret_reference('URL')}/{url.lstrip('/')}"
         return url.rstrip("/")
 
-    def _parameters(self) -> Iterator[_Parameter]:
+    def _read_parameters(self) -> Iterator[_Parameter]:
         found: dict[tuple[str, str], Mapping[str, Any]] = {}
-        for node in (*_listed(self._item.get("parameters")), *_listed(self._operation.get("parameters"))):
+        for node in (*_as_list(self._item.get("parameters")), *_as_list(self._operation.get("parameters"))):
             each = self._document.resolved(node)
             found[str(each.get("in")), str(each.get("name"))] = each
         for (place, name), each in found.items():
@@ -522,5 +537,5 @@ class _Operation:
         elif parameter.fixed is not None:
             self._asked.options[f"header.{name}"] = parameter.fixed
         else:
-            self._asked.options[f"header.{name}"] = self._secret(identifier(name).upper())
+            self._asked.options[f"header.{name}"] = self._secret_reference(identifier(name).upper())
             self._asked.notes.append(f"the header {name} must be given")

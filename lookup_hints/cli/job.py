@@ -188,7 +188,7 @@ class Showing:
     @property
     def tell(self) -> Callable[..., None]:
         """Prints into the report, at once; nothing where it is quiet."""
-        return _be_quiet if self.quiet else partial(print, file=self.report, flush=True)
+        return _print_nothing if self.quiet else partial(print, file=self.report, flush=True)
 
     @classmethod
     def of(cls, options: argparse.Namespace, *, bar: bool) -> Showing:
@@ -197,7 +197,7 @@ class Showing:
         return cls(options.rows, bar and not quiet, options.analyze, quiet, verbose)
 
 
-def _be_quiet(_: str) -> None:
+def _print_nothing(_: str) -> None:
     """Takes the place of the report."""
 
 
@@ -232,7 +232,7 @@ def run(session: LookupSession, script: Script, showing: Showing) -> int:
     for each in ran:
         if each.stream is not None:
             _print_counts(each, showing)
-    if summary := _summary(script, ran, time.perf_counter() - started, verbose=showing.verbose):
+    if summary := _summary_text(script, ran, time.perf_counter() - started, verbose=showing.verbose):
         showing.tell(f"\n{summary}")
     return exit_code
 
@@ -252,7 +252,7 @@ def run_statement(
         if is_analyzed:
             run_to_its_end(frame)
             return ""
-        return _shown(frame, showing, is_text=ran.gives_text)
+        return _result_text(frame, showing, is_text=ran.gives_text)
 
     shown = ran.take(rows_of)
     if ran.stream is not None:
@@ -267,7 +267,7 @@ def run_statement(
     return ran
 
 
-def _shown(frame: DataFrame, showing: Showing, *, is_text: bool) -> str:
+def _result_text(frame: DataFrame, showing: Showing, *, is_text: bool) -> str:
     if showing.format != TABLE:
         return written(frame, showing.format, showing.rows)
     rows = showing.rows or 0
@@ -312,7 +312,7 @@ def _log_line(ran: StatementRun) -> str:
     return "; ".join([f"done in {ran.seconds:.1f} s", *done])
 
 
-def _summary(script: Script, ran: Sequence[StatementRun], seconds: float, *, verbose: bool) -> str:
+def _summary_text(script: Script, ran: Sequence[StatementRun], seconds: float, *, verbose: bool) -> str:
     number = len(script.statements)
     of = counted(number, "statement")
     head = f"{script.file}: {of if len(ran) == number else f'{len(ran)} of {of}'} in {seconds:.1f} s"
@@ -398,20 +398,20 @@ def run_with_streams(
     """
     known = len(streams.started)
     raised: Exception | None = None
-    with _told_here():
+    with _without_final_logs():
         try:
             code = run()
             if code == 0 and streams.running:
                 number = len(streams.running)
                 count = "1 streaming query runs" if number == 1 else f"{number} streaming queries run"
                 tell(f"\n{count}; Ctrl-C stops {'it' if number == 1 else 'them'}")
-                _await_all(streams, None if quiet else _Batches(streams, tell))
+                _await_all(streams, None if quiet else _BatchReporter(streams, tell))
         except Interrupted as interrupted:
             tell_error(f"\n{interrupted}")
             code = interrupted.exit_code
         except Exception as error:
             raised, code = error, 1
-    failures = [_failure(each.supervised) for each in streams.started[known:] if each.supervised.error]
+    failures = [_failure_text(each.supervised) for each in streams.started[known:] if each.supervised.error]
     if raised is not None and not failures:
         failures = [f"error in a streaming query: {cause_of(raised)}"]
     for told in failures:
@@ -423,7 +423,7 @@ def run_with_streams(
     return code
 
 
-def _await_all(streams: Streams, batches: _Batches | None) -> None:
+def _await_all(streams: Streams, batches: _BatchReporter | None) -> None:
     if batches is None:
         streams.await_all()
         return
@@ -434,7 +434,7 @@ def _await_all(streams: Streams, batches: _Batches | None) -> None:
         batches.tell_new()
 
 
-class _Batches:
+class _BatchReporter:
     def __init__(self, streams: Streams, tell: Tell) -> None:
         self._streams, self._tell = streams, tell
         self._told: dict[Supervised, datetime] = {}
@@ -470,7 +470,7 @@ def batch_line(query: str, batch: MicroBatch) -> str:
 
 
 @contextmanager
-def _told_here() -> Iterator[None]:
+def _without_final_logs() -> Iterator[None]:
     """Keep the log from telling of failures that end a query: they are told at the end, each once."""
     log = logging.getLogger("lookup_hints")
     log.addFilter(_is_not_final)
@@ -484,7 +484,7 @@ def _is_not_final(record: logging.LogRecord) -> bool:
     return not getattr(record, FOR_GOOD, False)
 
 
-def _failure(query: Supervised) -> str:
+def _failure_text(query: Supervised) -> str:
     assert query.error is not None
     head = f"error in the streaming query {query.name}, which is not started again ({query.strategy})"
     return f"{head}: {cause_of(query.error)}"
@@ -492,10 +492,10 @@ def _failure(query: Supervised) -> str:
 
 def stream_summary(streams: Sequence[StartedStream]) -> str:
     """A line for each query: where it wrote, how it ended, how many batches and restarts it had."""
-    return "\n".join(map(_line, streams))
+    return "\n".join(map(_stream_text, streams))
 
 
-def _line(stream: StartedStream) -> str:
+def _stream_text(stream: StartedStream) -> str:
     query = stream.supervised
     batches = "no batch" if not stream.batches else f"batches so far {stream.batches}"
     restarts = len(query.restarts)

@@ -34,7 +34,7 @@ class EditedScript:
         self._text = text
         self._created: dict[str, CreateLookupTable] = {}
         self._names: dict[str, None] = {}  # in their order
-        for statement in _statements(text):
+        for statement in _split_or_none(text):
             name = created_name(statement.text.code)
             self._names |= {} if name is None else {name: None}
             with suppress(QueryError):  # which is told as a mistake
@@ -55,31 +55,31 @@ class EditedScript:
 
     def hover(self, at: int) -> tuple[str, Cut] | None:
         """What stands at the place ``at``, in Markdown, and where it does."""
-        for statement in _statements(self._text):
+        for statement in _split_or_none(self._text):
             if 0 <= at - statement.offset < len(statement.text):
-                found = self._hover(statement.text, at - statement.offset)
+                found = self._hover_text(statement.text, at - statement.offset)
                 if found is not None:
                     text, place = found
                     return text, Cut(statement.offset + place.start, statement.offset + place.end)
         return None
 
-    def _hover(self, text: SqlText, at: int) -> tuple[str, Cut] | None:
+    def _hover_text(self, text: SqlText, at: int) -> tuple[str, Cut] | None:
         given = option_at(text, at)
         if given is not None and given.value and given.key == "table":
-            described = self._described(dict(relations(text)).get(given.value, given.value))
+            described = self._describe_table(dict(relations(text)).get(given.value, given.value))
             return None if described is None else (described, given.place)
         if given is not None and given.value and given.key == "connector":
-            return _connector(given.value), given.place
+            return _connector_text(given.value), given.place
         if given is not None:
-            return _option(given.key, given.option), given.place
+            return _option_text(given.key, given.option), given.place
         name = next((each for each in text.code if each.start <= at < each.end and each.is_name), None)
         if name is None:
             return None
         by_alias = {alias.lower(): table for alias, table in relations(text)}
-        described = self._described(by_alias.get(name.name.lower(), name.name))
+        described = self._describe_table(by_alias.get(name.name.lower(), name.name))
         return None if described is None else (described, Cut(name.start, name.end))
 
-    def _described(self, table: str) -> str | None:
+    def _describe_table(self, table: str) -> str | None:
         ddl = self._created.get(table.lower())
         if ddl is None:
             return None
@@ -95,19 +95,19 @@ class EditedScript:
         return "\n".join([head, "", *columns]) + key
 
 
-def _statements(text: str) -> Sequence[ScriptStatement]:
+def _split_or_none(text: str) -> Sequence[ScriptStatement]:
     try:
         return split_statements(text)
     except QueryError:  # a quote or a comment is not closed yet
         return []
 
 
-def _option(key: str, option: Option) -> str:
+def _option_text(key: str, option: Option) -> str:
     default = f", default {option.shown_default}" if option.shown_default else ""
     return f"**{key}** ({option.shown_type}{default})\n\n{option.shown_meaning}"
 
 
-def _connector(name: str) -> str:
+def _connector_text(name: str) -> str:
     try:
         kind = connector_class(name)
     except LookupHintsError as error:
@@ -180,7 +180,7 @@ def server(given: CheckOptions) -> LanguageServer:
             found = await asyncio.to_thread(check_script, text, given)
         if is_current():
             # That an empty file has no statements is no news to who writes it.
-            marks = [_diagnostic(each, places) for each in found if each.is_error or each.end]
+            marks = [_to_diagnostic(each, places) for each in found if each.is_error or each.end]
             serves.text_document_publish_diagnostics(types.PublishDiagnosticsParams(document.uri, marks))
 
     @serves.feature(types.TEXT_DOCUMENT_DID_OPEN)
@@ -212,19 +212,19 @@ def server(given: CheckOptions) -> LanguageServer:
         text, places = opened(params.text_document.uri)
         at = places.offset(params.position)
         offered = enumerate(EditedScript(text).candidates(at))
-        return [_item(each, places.range(at - each.typed, at), number) for number, each in offered]
+        return [_completion_item(each, places.range(at - each.typed, at), number) for number, each in offered]
 
     return serves
 
 
-def _diagnostic(finding: Finding, places: Places) -> types.Diagnostic:
+def _to_diagnostic(finding: Finding, places: Places) -> types.Diagnostic:
     severity = types.DiagnosticSeverity.Error if finding.is_error else types.DiagnosticSeverity.Information
     return types.Diagnostic(
         places.range(finding.start, finding.end), finding.message, severity, source="lookup-hints"
     )
 
 
-def _item(candidate: Candidate, place: types.Range, number: int) -> types.CompletionItem:
+def _completion_item(candidate: Candidate, place: types.Range, number: int) -> types.CompletionItem:
     is_call = "(" in candidate.text
     return types.CompletionItem(
         label=candidate.text if is_call else candidate.text.removesuffix("' = '").strip("'"),

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _spark_of(options: Namespace) -> SparkStart | None:
+def _spark_for_command(options: Namespace) -> SparkStart | None:
     """The Spark that the command will ask for; None where it cannot: why is said in its time."""
     file = getattr(options, "file", None)
     if file not in (None, STDIN) and (not Path(file).exists() or Path(file).is_dir()):
@@ -53,7 +53,7 @@ def _exit_code(options: Namespace) -> int:
     try:
         with signals_raise():
             if options.command in _ON_SPARK:
-                options.spark = _spark_of(options)
+                options.spark = _spark_for_command(options)
             from lookup_hints.cli.commands import COMMANDS
 
             code = COMMANDS[options.command](options)

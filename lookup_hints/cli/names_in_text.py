@@ -24,7 +24,7 @@ def unknown_columns(statement: ReadStatement) -> Iterator[Problem]:
     for use in statement.uses:
         if use.block.pipes or use.relation.columns or not use.table.schema.names:
             continue  # where columns may have other names, or nobody knows them
-        hidden = [query for query in statement.structure.queries if _hides(statement, query, use)]
+        hidden = [query for query in statement.structure.queries if _hides_alias(statement, query, use)]
         for at in statement.tokens.places(use.alias, use.block.first, use.block.last - 2):
             column = statement.pieces[at + 2]
             is_column = column.is_name and not statement.tokens.is_symbol(at + 3, "(")
@@ -44,7 +44,7 @@ def unknown_columns(statement: ReadStatement) -> Iterator[Problem]:
                 )
 
 
-def _hides(statement: ReadStatement, query: Query, use: LookupUse) -> bool:
+def _hides_alias(statement: ReadStatement, query: Query, use: LookupUse) -> bool:
     """Whether a query inside the block of ``use`` has a relation of its name, which its expressions mean."""
     is_inside = use.block.first < query.first and query.last <= use.block.last
     return is_inside and any(use.alias.lower() in statement.aliases_in(block) for block in query.blocks)
@@ -53,7 +53,7 @@ def _hides(statement: ReadStatement, query: Query, use: LookupUse) -> bool:
 def possible_columns(text: SqlText) -> Names:
     """The columns that a table may have of which nothing is known: all names that stand before no dot."""
     found = text.code
-    leading = {piece.name.lower() for at, piece in enumerate(found) if _leads(found, at)}
+    leading = {piece.name.lower() for at, piece in enumerate(found) if _starts_dotted_name(found, at)}
     return frozenset(piece.name.lower() for piece in found if piece.is_name) - leading
 
 
@@ -96,7 +96,7 @@ class ScriptNames:
         first = found[0].text.upper() if found else ""
         name = created_name(found)
         if first == "DECLARE":
-            self._declared |= _written(found)
+            self._declared |= _names_in_pieces(found)
         elif first not in _KEEPS_TABLES:
             self._made.clear()
         elif name is not None:
@@ -131,7 +131,7 @@ class ScriptNames:
             is_call = statement.tokens.is_symbol(index + 3, "(")
             if (
                 block is not None
-                and _leads(statement.pieces, index)
+                and _starts_dotted_name(statement.pieces, index)
                 and not (is_marked or is_call or piece.name.lower() in names)
                 and not _NOT_WRITTEN.fullmatch(piece.name.lower())
             ):
@@ -142,7 +142,7 @@ class ScriptNames:
     def _names_in(self, statement: ReadStatement) -> Names | None:
         """All that a name in a statement can mean; None where it reads what the text does not tell of."""
         found, tokens = statement.pieces, statement.tokens
-        names = self._declared | _written(found)
+        names = self._declared | _names_in_pieces(found)
         if any(
             piece.is_word("INLINE", "INLINE_OUTER")
             or (piece.is_symbol("*") and tokens.is_symbol(at - 2, ")"))
@@ -183,7 +183,7 @@ def created_name(found: Sequence[Piece]) -> str | None:
     return rest[0].name if is_plain else None
 
 
-def _leads(found: Sequence[Piece], index: int) -> bool:
+def _starts_dotted_name(found: Sequence[Piece], index: int) -> bool:
     """Whether the piece is the first of a name with dots, and no call of a function."""
     before = found[index - 1] if index else None
     after = found[index + 1] if index + 2 < len(found) else None
@@ -195,8 +195,12 @@ def _leads(found: Sequence[Piece], index: int) -> bool:
     )
 
 
-def _written(found: Sequence[Piece]) -> Names:
+def _names_in_pieces(found: Sequence[Piece]) -> Names:
     """Every name and every word of a string, but for what stands before a dot alone."""
-    names = {piece.name.lower() for at, piece in enumerate(found) if piece.is_name and not _leads(found, at)}
+    names = {
+        piece.name.lower()
+        for at, piece in enumerate(found)
+        if piece.is_name and not _starts_dotted_name(found, at)
+    }
     strings = (piece.text.lower() for piece in found if piece.kind is Kind.STRING)
     return frozenset(names.union(*(re.findall(r"\w+", text) for text in strings)))

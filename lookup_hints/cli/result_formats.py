@@ -24,7 +24,7 @@ _EXACT = {
 }
 _NESTED = ("array", "map", "struct", "variant")
 
-Cell = str | None
+CellText = str | None
 
 
 def written(frame: DataFrame, kind: str, rows: int | None) -> str:
@@ -36,16 +36,16 @@ def written(frame: DataFrame, kind: str, rows: int | None) -> str:
     if not frame.columns:
         return ""
     if kind in ("json", "jsonl"):
-        lines = _taken(frame, _named(frame), rows)
+        lines = _take_json(frame, _columns_by_name(frame), rows)
         return _as_array(lines) if kind == "json" else "".join(f"{line}\n" for line in lines)
-    cells = [_cells(line) for line in _taken(frame, _numbered(frame), rows)]
+    cells = [_cells_of_line(line) for line in _take_json(frame, _columns_by_number(frame), rows)]
     return (_as_csv if kind == "csv" else _as_markdown)(frame.columns, cells)
 
 
 # --- in Spark --------------------------------------------------------------------------------------
 
 
-def _taken(frame: DataFrame, columns: Sequence[Column], rows: int | None) -> list[str]:
+def _take_json(frame: DataFrame, columns: Sequence[Column], rows: int | None) -> list[str]:
     from pyspark.sql import functions
 
     texts = _by_number(frame).select(functions.to_json(functions.struct(*columns), _EXACT))
@@ -57,7 +57,7 @@ def _by_number(frame: DataFrame) -> DataFrame:
     return frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
 
 
-def _named(frame: DataFrame) -> list[Column]:
+def _columns_by_name(frame: DataFrame) -> list[Column]:
     from pyspark.sql import functions
 
     twice = [name for name, times in Counter(frame.columns).items() if times > 1]
@@ -70,7 +70,7 @@ def _named(frame: DataFrame) -> list[Column]:
     return [functions.col(f"c{number}").alias(name) for number, name in enumerate(frame.columns)]
 
 
-def _numbered(frame: DataFrame) -> list[Column]:
+def _columns_by_number(frame: DataFrame) -> list[Column]:
     """What is nested becomes JSON inside its cell."""
     from pyspark.sql import functions
 
@@ -89,21 +89,21 @@ def _as_array(lines: Sequence[str]) -> str:
     return "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
 
 
-def _cells(line: str) -> list[Cell]:
+def _cells_of_line(line: str) -> list[CellText]:
     # Numbers stay the text that they are: a float would round decimals.
     values: dict[str, Any] = json.loads(line, parse_float=str, parse_int=str)
-    return [_cell(value) for value in values.values()]
+    return [_cell_text(value) for value in values.values()]
 
 
-def _cell(value: str | bool | None) -> Cell:
+def _cell_text(value: str | bool | None) -> CellText:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def _as_csv(names: Iterable[str], lines: Iterable[Iterable[Cell]]) -> str:
+def _as_csv(names: Iterable[str], lines: Iterable[Iterable[CellText]]) -> str:
     return "".join(",".join(map(_csv_cell, line)) + "\n" for line in (names, *lines))
 
 
-def _csv_cell(cell: Cell) -> str:
+def _csv_cell(cell: CellText) -> str:
     """Nothing for NULL, and ``""`` for an empty text: so PostgreSQL and Arrow can tell them apart."""
     if cell is None:
         return ""
@@ -112,15 +112,15 @@ def _csv_cell(cell: Cell) -> str:
     return '"' + cell.replace('"', '""') + '"'
 
 
-def _as_markdown(names: Sequence[str], lines: Iterable[Iterable[Cell]]) -> str:
+def _as_markdown(names: Sequence[str], lines: Iterable[Iterable[CellText]]) -> str:
     rows = [_markdown_row(names), "|" + " --- |" * len(names), *map(_markdown_row, lines)]
     return "".join(f"{row}\n" for row in rows)
 
 
-def _markdown_row(cells: Iterable[Cell]) -> str:
+def _markdown_row(cells: Iterable[CellText]) -> str:
     return "| " + " | ".join(map(_markdown_cell, cells)) + " |"
 
 
-def _markdown_cell(cell: Cell) -> str:
+def _markdown_cell(cell: CellText) -> str:
     text = "NULL" if cell is None else cell
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\r\n", "<br>").replace("\n", "<br>")

@@ -41,7 +41,7 @@ def is_complete(text: str) -> bool:
     >>> is_complete("SELECT 1"), is_complete("SELECT ';' -- ;"), is_complete("SELECT 1;"), is_complete("exit")
     (False, False, True, True)
     """
-    if not text.strip() or _word(text) in (*_LEAVE, _HELP):
+    if not text.strip() or _plain_command(text) in (*_LEAVE, _HELP):
         return True
     try:
         split_statements(text)
@@ -51,7 +51,7 @@ def is_complete(text: str) -> bool:
     return bool(found) and found[-1].is_symbol(";")
 
 
-def _word(text: str) -> str:
+def _plain_command(text: str) -> str:
     return text.strip().rstrip(";").lower()
 
 
@@ -68,14 +68,14 @@ class Shell:
     def run(self, first: Sequence[ScriptStatement], ask: Callable[[], str]) -> int:
         """Run ``first``, then what ``ask`` gives, until the user leaves; returns the exit code."""
         known = len(self._session.streams.started)
-        with _interruptible():
+        with _catch_interrupts():
             self._run_all(first, shown=True)
-            while self._goes_on(ask):
+            while self._run_input(ask):
                 pass
             self._stop_streams(known)
         return WELL
 
-    def _goes_on(self, ask: Callable[[], str]) -> bool:
+    def _run_input(self, ask: Callable[[], str]) -> bool:
         try:
             text = ask()
         except Interrupted:  # by SIGTERM
@@ -84,9 +84,9 @@ class Shell:
             return True
         except EOFError:
             return False
-        if _word(text) in _LEAVE:
+        if _plain_command(text) in _LEAVE:
             return False
-        if _word(text) == _HELP:
+        if _plain_command(text) == _HELP:
             print(HELP, flush=True)
             return True
         try:
@@ -129,7 +129,7 @@ class Shell:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
+def _catch_interrupts() -> Iterator[None]:
     """Ctrl-C is a KeyboardInterrupt; Spark's own handler would cancel the jobs of streaming queries, too."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -155,29 +155,29 @@ def run_cancellable(spark: SparkSession, run: Callable[[], None]) -> None:
 
     def work() -> None:
         try:
-            _mark(spark, mark)
+            _tag_jobs(spark, mark)
             run()
         except BaseException as error:
             done.set_exception(error)
         else:
             done.set_result(None)
 
-    _start(work)
+    _start_thread(work)
     try:
         wait([done])
     except KeyboardInterrupt:
-        _start(lambda: _cancel(spark, mark, done))
+        _start_thread(lambda: _cancel_jobs(spark, mark, done))
         wait([done])
         raise
     done.result()
 
 
-def _start(work: Callable[[], None]) -> None:
+def _start_thread(work: Callable[[], None]) -> None:
     """On a thread that does not keep the shell from ending."""
     threading.Thread(target=copy_context().run, args=(work,), name="shell-statement", daemon=True).start()
 
 
-def _mark(spark: SparkSession, mark: str) -> None:
+def _tag_jobs(spark: SparkSession, mark: str) -> None:
     """What Spark does for this thread from now on can be cancelled by ``mark``. Streams are not meant."""
     if is_connect(spark):
         spark.addTag(mark)
@@ -185,7 +185,7 @@ def _mark(spark: SparkSession, mark: str) -> None:
         spark.sparkContext.setJobGroup(mark, "lookup-hints shell")
 
 
-def _cancel(spark: SparkSession, mark: str, done: Future[None]) -> None:
+def _cancel_jobs(spark: SparkSession, mark: str, done: Future[None]) -> None:
     """A statement has many jobs, and the next may begin after the first is cancelled."""
     while not done.done():
         if is_connect(spark):

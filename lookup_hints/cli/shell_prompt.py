@@ -38,7 +38,7 @@ def prompt(names: CompletionNames, history: Path) -> Callable[[], str]:
         completer=completer,
         complete_in_thread=True,
         history=_MaskedHistory(str(history)),
-        key_bindings=_keys(completer),
+        key_bindings=_key_bindings(completer),
     )
     return session.prompt
 
@@ -72,7 +72,7 @@ def masked(text: str) -> str:
     return masked_text(text)
 
 
-def _keys(completer: Completer) -> KeyBindings:
+def _key_bindings(completer: Completer) -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("tab")

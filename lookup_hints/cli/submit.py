@@ -79,7 +79,7 @@ class Submission:
 
     def __post_init__(self) -> None:
         """Refuse what spark-submit refuses with a stack of Java."""
-        master = _last("--master", self.spark) or ""
+        master = _last_value("--master", self.spark) or ""
         if self.on_cluster and master.startswith(("spark://", "local")):
             raise WrongUse(
                 f"--deploy-mode cluster: the master {master} runs no driver of Python in the cluster; YARN"
@@ -89,27 +89,27 @@ class Submission:
     @property
     def on_cluster(self) -> bool:
         """Whether the driver runs in the cluster too, where the file is not."""
-        return _last("--deploy-mode", self.spark) == "cluster"
+        return _last_value("--deploy-mode", self.spark) == "cluster"
 
     def command(self, spark_submit: str, shipped: str) -> list[str]:
-        spark = _joined(self.spark, "--py-files", shipped)
-        if _last("--name", spark) is None:
+        spark = _append_value(self.spark, "--py-files", shipped)
+        if _last_value("--name", spark) is None:
             spark = (*spark, "--name", Path(self.file).name)
         file = self.file
         if self.on_cluster:
             # Spark lays it beside the driver, under its bare name.
-            spark, file = _joined(spark, "--files", file), Path(file).name
+            spark, file = _append_value(spark, "--files", file), Path(file).name
         modules = [part for module in self.modules for part in ("--module", module.name)]
         return [spark_submit, *spark, str(SCRIPT), file, *self.script, *modules]
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
         """``given``, the Connect server, and which Python the driver is: this one by default."""
         environment = dict(given)
-        if (remote := _last("--remote", self.spark)) is not None:
+        if (remote := _last_value("--remote", self.spark)) is not None:
             environment["SPARK_REMOTE"] = remote  # spark-submit tells only itself
         if not self.on_cluster and not any("spark.pyspark." in each for each in self.spark):
             environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-            if (_last("--master", self.spark) or "").startswith("local"):
+            if (_last_value("--master", self.spark) or "").startswith("local"):
                 environment.setdefault("PYSPARK_PYTHON", sys.executable)
         return environment
 
@@ -133,13 +133,13 @@ class Submission:
         return "(" + " &&\n ".join(map(command_text, steps)) + ")"
 
 
-def _last(option: str, arguments: Sequence[str]) -> str | None:
+def _last_value(option: str, arguments: Sequence[str]) -> str | None:
     values = [value for name, value in pairwise(arguments) if name == option]
     return values[-1] if values else None
 
 
-def _joined(arguments: tuple[str, ...], option: str, value: str) -> tuple[str, ...]:
-    given = _last(option, arguments)
+def _append_value(arguments: tuple[str, ...], option: str, value: str) -> tuple[str, ...]:
+    given = _last_value(option, arguments)
     if given is None:
         return (*arguments, option, value)
     at = len(arguments) - 1 - arguments[::-1].index(option)
@@ -170,26 +170,26 @@ def divided(arguments: Sequence[str], ours: Mapping[str, bool]) -> tuple[list[st
         elif name in ours:
             mine.append(argument)
             if ours[name] and not has_value:
-                mine += _next(rest)
-        elif tip := _misspelt(name, ours):
+                mine += _next_argument(rest)
+        elif tip := _tip_for_misspelt(name, ours):
             raise WrongUse(f"There is no option {name}. {tip}")
         elif has_value and name.startswith("--"):
             sparks += [name, value]
         else:
             sparks.append(argument)
             if argument not in _SWITCHES:
-                sparks += _next(rest)
+                sparks += _next_argument(rest)
     return mine, sparks
 
 
-def _misspelt(name: str, ours: Mapping[str, bool]) -> str:
+def _tip_for_misspelt(name: str, ours: Mapping[str, bool]) -> str:
     """Which option ``name`` may have meant, where it is none; spark-submit may have more than we know."""
     known = (*ours, *_WITH_VALUE, *_SWITCHES)
     near = [] if name in known else get_close_matches(name, known, n=1, cutoff=_AS_CLOSE)
     return f"Did you mean {near[0]}?" if near else ""
 
 
-def _next(rest: Iterator[str]) -> list[str]:
+def _next_argument(rest: Iterator[str]) -> list[str]:
     following = next(rest, None)
     return [] if following is None else [following]
 
@@ -257,7 +257,7 @@ def run_submit(options: argparse.Namespace) -> int:
     except LookupHintsError as error:
         raise WrongUse(str(error)) from None
     conf = [f"{key}={value}" for key, value in job.configuration(options.conf).items()]
-    passed = [*_repeated("--param", options.param), *_repeated("--conf", conf)]
+    passed = [*_repeat_option("--param", options.param), *_repeat_option("--conf", conf)]
     passed += ["--rows", str(options.rows), *job.metrics_arguments(options)]
     passed += [flag for flag in ("--analyze", "--quiet") if getattr(options, flag.strip("-"))]
     passed += ["--verbose"] if {"--verbose", "-v"} & set(sparks) else []
@@ -275,18 +275,18 @@ def run_submit(options: argparse.Namespace) -> int:
     check_java(os.environ, oldest_java())
     with TemporaryDirectory(prefix="lookup-hints-") as folder:
         ships = archive.build_archive(Path(folder) / ARCHIVE_NAME, modules)
-        return _run(submission.command(program, str(ships)), submission.environment(os.environ))
+        return _run_process(submission.command(program, str(ships)), submission.environment(os.environ))
 
 
 _FLAGS = dict.fromkeys(("--dry-run", "--analyze", "--quiet", "--progress", "--help", "-h"), False)
 _OURS = {"--param": True, "--rows": True, "--module": True, **METRICS_OPTIONS, **_FLAGS}
 
 
-def _repeated(option: str, values: Sequence[str]) -> list[str]:
+def _repeat_option(option: str, values: Sequence[str]) -> list[str]:
     return [part for value in values for part in (option, value)]
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+def _run_process(command: Sequence[str], environment: Mapping[str, str]) -> int:
     process = subprocess.Popen(command, env=environment)  # noqa: S603 (the user's own command)
     before = {
         number: signal.signal(number, lambda number, _: process.send_signal(number))
@@ -329,7 +329,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return job.dry_run(script, job.surroundings(options, options.module))
         job.check_metrics(options)
         job.check_connectors(script)
-        return _on_spark(options, script)
+        return _run_on_spark(options, script)
     except WrongUse as error:
         print(f"error: {error}", file=sys.stderr)
         return WRONG_USE
@@ -338,7 +338,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
 
 
-def _on_spark(options: argparse.Namespace, script: job.Script) -> int:
+def _run_on_spark(options: argparse.Namespace, script: job.Script) -> int:
     from pyspark.sql import SparkSession
 
     from lookup_hints.session import LookupSession

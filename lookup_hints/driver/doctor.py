@@ -72,12 +72,12 @@ class DoctorReport:
         for table in tables:
             own = [each for each in self.findings if each.table == table]
             title = self.titles.get(table, "")
-            lines += [f"{table}: {title}" if title else table, *(_lines(own, executors)), ""]
-        return "\n".join([*lines, self._summary()])
+            lines += [f"{table}: {title}" if title else table, *(_lines_of_findings(own, executors)), ""]
+        return "\n".join([*lines, self._summary_text()])
 
     __repr__ = __str__  # what a notebook shows
 
-    def _summary(self) -> str:
+    def _summary_text(self) -> str:
         broken = sorted({each.table for each in self.findings if each.check.verdict == "fail"})
         warnings = len(
             {(each.table, each.check.what) for each in self.findings if each.check.verdict == "warn"}
@@ -143,7 +143,7 @@ def examine(
     here = [DoctorFinding(task.name, DRIVER, check) for task in tasks for check in task.checks()]
     # What the driver has seen for all need not be said by each executor.
     said = {(each.table, each.check.name) for each in here if each.check.name == "connections"}
-    seen = _from_executors(scope.spark, tasks, packages)
+    seen = _examine_from_executors(scope.spark, tasks, packages)
     there = [each for each in seen if (each.table, each.check.name) not in said]
     versions = HealthCheck("versions", "ok", _versions_text(package_versions(packages)))
     is_dynamic = (conf("spark.dynamicAllocation.enabled") or "").lower() == "true"
@@ -178,7 +178,7 @@ def _executors_check(seen: int, expected: int | None) -> list[HealthCheck]:
 # --- executors ------------------------------------------------------------------------------------
 
 
-def _from_executors(
+def _examine_from_executors(
     spark: SparkSession, tasks: Sequence[HealthTask], packages: Sequence[str]
 ) -> list[DoctorFinding]:
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -200,11 +200,11 @@ def _from_executors(
         place = f"{host} #{number}"
         found.append(DoctorFinding(WORKERS, place, versions_check(here, each["versions"])))
         for task, checks in zip(tasks, each["checks"], strict=True):
-            found += [DoctorFinding(task.name, place, _read(check)) for check in checks]
+            found += [DoctorFinding(task.name, place, _read_check(check)) for check in checks]
     return found
 
 
-def _read(check: Mapping[str, object]) -> HealthCheck:
+def _read_check(check: Mapping[str, object]) -> HealthCheck:
     return HealthCheck(**{**check, "seconds": tuple(check["seconds"])})  # type: ignore[arg-type]
 
 
@@ -221,7 +221,7 @@ def versions_check(driver: Mapping[str, str], worker: Mapping[str, str]) -> Heal
 # --- lines ----------------------------------------------------------------------------------------
 
 
-def _lines(findings: Sequence[DoctorFinding], executors: int) -> Iterator[str]:
+def _lines_of_findings(findings: Sequence[DoctorFinding], executors: int) -> Iterator[str]:
     """A line for each thing that was found of a table, which many places may have found."""
     merged: dict[tuple[str, ...], list[DoctorFinding]] = {}
     for each in findings:
@@ -232,23 +232,23 @@ def _lines(findings: Sequence[DoctorFinding], executors: int) -> Iterator[str]:
         merged.setdefault((check.name, check.verdict, told, side), []).append(each)
     order = list(dict.fromkeys(name for name, *_ in merged))
     for key in sorted(merged, key=lambda key: order.index(key[0])):
-        yield _line(merged[key], executors)
+        yield _line_of_check(merged[key], executors)
 
 
 _EACH = ("index", "lookup")
 """Checks of which there may be several for a table."""
 
 
-def _line(alike: Sequence[DoctorFinding], executors: int) -> str:
+def _line_of_check(alike: Sequence[DoctorFinding], executors: int) -> str:
     check = alike[0].check
     seconds = sorted(second for each in alike for second in each.check.seconds)
-    times = f"; {_times(seconds)}" if seconds else ""
+    times = f"; {_times_text(seconds)}" if seconds else ""
     cure = f" {check.cure}" if check.cure else ""
-    where = _where(list(dict.fromkeys(each.place for each in alike)), executors)
+    where = _places_text(list(dict.fromkeys(each.place for each in alike)), executors)
     return f"  {check.verdict:<7} {check.name:<11} {where}: {check.what.rstrip('.')}{times}.{cure}"
 
 
-def _times(seconds: Sequence[float]) -> str:
+def _times_text(seconds: Sequence[float]) -> str:
     if len(seconds) < 10:
         return (
             f"{seconds_text(seconds[0])} to {seconds_text(seconds[-1])}"
@@ -259,7 +259,7 @@ def _times(seconds: Sequence[float]) -> str:
     return f"p50 {seconds_text(p50)}, p99 {seconds_text(p99)}"
 
 
-def _where(places: Sequence[str], executors: int) -> str:
+def _places_text(places: Sequence[str], executors: int) -> str:
     """
     >>> _where(["driver", "a #1", "b #2"], 2), _where(["b #2"], 3), _where(["driver"], 1)
     ('driver, 2 executors', '1 of 3 executors (b #2)', 'driver')

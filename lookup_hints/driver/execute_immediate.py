@@ -46,25 +46,25 @@ def read_immediate(
     found = text.code
     while found[-1].is_symbol(";"):
         found = found[:-1]
-    into, using = _clause(found, "INTO"), _clause(found, "USING")
+    into, using = _index_of_word(found, "INTO"), _index_of_word(found, "USING")
     end = min(into, using)
     if end < 3:
         return None
-    inner = value_of(_text(text, found[2:end]), args)
+    inner = value_of(_text_of(text, found[2:end]), args)
     if not isinstance(inner, str) or not inner.strip():
         return None
     statement = SqlText(inner)
     targets, given = found[into + 1 : using if using > into else len(found)], found[using + 1 :]
     if not targets and not given:
         return statement, None
-    values = _values(text, given)
+    values = _values_between(text, given)
     if any(piece.is_symbol("?") for piece in statement.code):
         statement, _ = named_parameters(statement, values)
         values = [f"{value} AS __p{number}" for number, value in enumerate(values)]
-    return statement, Immediate(", ".join(values), _text(text, targets), args)
+    return statement, Immediate(", ".join(values), _text_of(text, targets), args)
 
 
-def _clause(found: Sequence[Piece], word: str) -> int:
+def _index_of_word(found: Sequence[Piece], word: str) -> int:
     """The index of the word, outside parentheses; how many pieces there are where it is not there."""
     depth = 0
     for index, piece in enumerate(found):
@@ -74,12 +74,12 @@ def _clause(found: Sequence[Piece], word: str) -> int:
     return len(found)
 
 
-def _values(text: str, found: Sequence[Piece]) -> list[str]:
+def _values_between(text: str, found: Sequence[Piece]) -> list[str]:
     inside = [group for _, group in comma_groups(found)] if found else []
     if len(inside) == 1 and found[0].is_symbol("(") and found[-1].is_symbol(")"):
         inside = [group for _, group in comma_groups(found[1:-1])]
-    return [_text(text, group) for group in inside]
+    return [_text_of(text, group) for group in inside]
 
 
-def _text(text: str, found: Sequence[Piece]) -> str:
+def _text_of(text: str, found: Sequence[Piece]) -> str:
     return text[found[0].start : found[-1].end] if found else ""

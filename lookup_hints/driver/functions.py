@@ -102,7 +102,7 @@ class Functions:
         function = spark_function(spec, self._application.report, transport)
         spark.udf.register(name, function.asNondeterministic() if repeated else function)
         self._names[name] = spec.name
-        self._add(spark, name)
+        self._add_registered(spark, name)
 
     def begin_task(self, spark: SparkSession, spec: LookupSpec, transport: str) -> None:
         """Run one task of ``spec`` that asks nothing, as its key is NULL."""
@@ -116,12 +116,12 @@ class Functions:
     def create_scan(self, spark: SparkSession, scan: TableScan) -> None:
         if not self.has(spark, scan.relation):
             create_scan_view(spark, scan)
-            self._add(spark, scan.relation)
+            self._add_registered(spark, scan.relation)
 
     def metrics(self) -> Mapping[LookupName, LookupMetrics]:
         """What each of these lookups counted so far."""
         self._application.fetch_counts()
-        return self._named(self._application.counts.totals)
+        return self._counts_by_name(self._application.counts.totals)
 
     @contextmanager
     def watching(self, spark: SparkSession) -> Iterator[Callable[[], Mapping[LookupName, Moment]]]:
@@ -147,7 +147,7 @@ class Functions:
 
     def metrics_of_batch(self, query: str, batch: int) -> Mapping[LookupName, LookupMetrics]:
         """What has arrived of the counts of these lookups in one micro-batch of the query with that id."""
-        return self._named(self._application.counts.of_batch(query, batch))
+        return self._counts_by_name(self._application.counts.of_batch(query, batch))
 
     def fetched_metrics_of_batch(self, query: str, batch: int) -> Mapping[LookupName, LookupMetrics]:
         """The same, with what is still on its way: a Connect server keeps counts until it is asked.
@@ -157,9 +157,9 @@ class Functions:
         if not self._application.counts_come_late:
             return self.metrics_of_batch(query, batch)
         self._application.fetch_counts()
-        return self._named(self._application.counts.awaited_of_batch(query, batch))
+        return self._counts_by_name(self._application.counts.awaited_of_batch(query, batch))
 
-    def _named(self, counts: Mapping[str, LookupMetrics]) -> Mapping[LookupName, LookupMetrics]:
+    def _counts_by_name(self, counts: Mapping[str, LookupMetrics]) -> Mapping[LookupName, LookupMetrics]:
         known = {self._names[function]: each for function, each in counts.items() if function in self._names}
         return SessionMetrics(known)
 
@@ -167,16 +167,16 @@ class Functions:
         """Whether a function or view of that name is known to ``spark``."""
         return name in self._registered.get(spark, ())
 
-    def _add(self, spark: SparkSession, name: str) -> None:
+    def _add_registered(self, spark: SparkSession, name: str) -> None:
         if spark not in self._registered:
-            _ask_for_rows(spark)
+            _disable_columnar_input(spark)
         self._registered.setdefault(spark, set()).add(name)
 
 
 _COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 
 
-def _ask_for_rows(spark: SparkSession) -> None:
+def _disable_columnar_input(spark: SparkSession) -> None:
     """Have Spark read rows, not columns, for a session's Python functions, if nothing else was said of that.
 
     Columns cost a lookup more than rows; and where a source's own columns are Arrow's, Spark wants back as

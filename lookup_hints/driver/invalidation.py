@@ -56,32 +56,32 @@ class InvalidationLog:
         with self._lock:
             taken = Invalidation(self._session, next(self._numbers), columns, keys)
             older = self._noted.get(table.name.lower(), []) if columns else []
-            self._noted[table.name.lower()] = _bounded([*older, _Noted(taken, self._clock())])
+            self._noted[table.name.lower()] = _bound_notes([*older, _Noted(taken, self._clock())])
 
     def of(self, table: LookupTable, longest: float) -> tuple[Invalidation, ...]:
         """Invalidations of ``table`` in the last ``longest`` seconds; of many keys, the whole table."""
         since = self._clock() - longest
         with self._lock:
             noted = [each for each in self._noted.get(table.name.lower(), ()) if each.time >= since]
-            if _keys_in(noted) > MOST_KEYS:
-                noted = [_of_all_keys(noted[-1])]
+            if _count_keys(noted) > MOST_KEYS:
+                noted = [_widen_to_all_keys(noted[-1])]
                 self._noted[table.name.lower()] = noted
         return tuple(each.taken for each in noted)
 
 
-def _bounded(noted: list[_Noted]) -> list[_Noted]:
+def _bound_notes(noted: list[_Noted]) -> list[_Noted]:
     """``noted``, or less that invalidates more: who invalidates keys for days must not fill memory."""
-    if _keys_in(noted) <= MOST_NOTED:
+    if _count_keys(noted) <= MOST_NOTED:
         return noted
     half = (len(noted) + 1) // 2
-    return [_of_all_keys(noted[half - 1]), *noted[half:]]
+    return [_widen_to_all_keys(noted[half - 1]), *noted[half:]]
 
 
-def _keys_in(noted: Sequence[_Noted]) -> int:
+def _count_keys(noted: Sequence[_Noted]) -> int:
     return sum(len(each.taken.keys) for each in noted)
 
 
-def _of_all_keys(last: _Noted) -> _Noted:
+def _widen_to_all_keys(last: _Noted) -> _Noted:
     return _Noted(Invalidation(last.taken.session, last.taken.number), last.time)
 
 
@@ -109,30 +109,30 @@ def keys_of(table: LookupTable, keys: Iterable[Any] | DataFrame) -> tuple[tuple[
     if not columns:
         tip = "Declare PRIMARY KEY (...) NOT ENFORCED, or invalidate the whole table: give no keys."
         raise QueryError(Problem(f"The keys of table {table.name} are not known.", tip=tip))
-    rows = [_row(each) for each in _collected(table, keys)]
+    rows = [_key_as_tuple(each) for each in _collect_keys(table, keys)]
     wrong = next((row for row in rows if len(row) != len(columns)), None)
     if wrong is not None:
-        raise _not_a_key(table, f"one has {len(wrong)} values")
+        raise _invalid_key_error(table, f"one has {len(wrong)} values")
     kinds = [table.schema.field(name).type for name in columns]
     try:
-        rows = [tuple(map(_moment, kinds, row)) for row in rows]
+        rows = [tuple(map(_moment_in_utc, kinds, row)) for row in rows]
         for column, values in zip(columns, zip(*rows, strict=True), strict=False):
             pa.array(values, table.schema.field(column).type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise _not_a_key(table, type(error).__name__) from None  # its text may hold a key
+        raise _invalid_key_error(table, type(error).__name__) from None  # its text may hold a key
     return tuple(row for row in dict.fromkeys(rows) if None not in row)
 
 
-def _collected(table: LookupTable, keys: Any) -> Iterable[Any]:
+def _collect_keys(table: LookupTable, keys: Any) -> Iterable[Any]:
     if hasattr(keys, "collect"):
-        return _by_name(keys, table.primary_key).collect()
+        return _order_columns(keys, table.primary_key).collect()
     is_one_value = isinstance(keys, str | bytes | bytearray | Mapping) or hasattr(keys, "columns")
     if is_one_value or not isinstance(keys, Iterable):
-        raise _not_a_key(table, f"{type(keys).__name__} is not a list of keys")
+        raise _invalid_key_error(table, f"{type(keys).__name__} is not a list of keys")
     return keys
 
 
-def _by_name(keys: DataFrame, wanted: Sequence[str]) -> DataFrame:
+def _order_columns(keys: DataFrame, wanted: Sequence[str]) -> DataFrame:
     """``keys`` in the order of the ``wanted`` columns, where they are called so; else as they stand."""
     names = {name.lower(): name for name in keys.columns}
     if len(names) != len(keys.columns) or names.keys() != {name.lower() for name in wanted}:
@@ -140,18 +140,18 @@ def _by_name(keys: DataFrame, wanted: Sequence[str]) -> DataFrame:
     return keys.select([quoted(names[each.lower()]) for each in wanted])
 
 
-def _row(key: Any) -> tuple[Any, ...]:
-    return tuple(map(_value, key)) if isinstance(key, list | tuple) else (_value(key),)
+def _key_as_tuple(key: Any) -> tuple[Any, ...]:
+    return tuple(map(_hashable_value, key)) if isinstance(key, list | tuple) else (_hashable_value(key),)
 
 
-def _value(value: Any) -> Any:
+def _hashable_value(value: Any) -> Any:
     """As it is, but that it can be hashed (Spark before 4.1 gives a bytearray); NaT of pandas is None."""
     if isinstance(value, datetime) and value != value:
         return None
     return bytes(value) if isinstance(value, bytearray) else value
 
 
-def _moment(kind: pa.DataType, value: Any) -> Any:
+def _moment_in_utc(kind: pa.DataType, value: Any) -> Any:
     """A TIMESTAMP in UTC: without a zone it is a time of this process, as ``collect`` gives it.
 
     Two times of the hour that comes twice in autumn are written alike, but differ in UTC.
@@ -168,7 +168,7 @@ def _moment(kind: pa.DataType, value: Any) -> Any:
         raise
 
 
-def _not_a_key(table: LookupTable, why: str) -> QueryError:
+def _invalid_key_error(table: LookupTable, why: str) -> QueryError:
     kinds = ", ".join(f"{name} {table.schema.field(name).type}" for name in table.primary_key)
     tip = f"Give values of ({kinds}): a value each, or a tuple where there are several columns."
     return QueryError(Problem(f"Invalid keys for table {table.name}: {why}.", tip=tip))

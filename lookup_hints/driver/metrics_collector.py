@@ -39,7 +39,7 @@ AWAITED_OF_NEW_QUERY = 0.5
 _FOLLOWING = 0.05
 """Counts that come less than so many seconds after others belong to them: each task sends its own."""
 
-Batch = tuple[str, int]
+BatchId = tuple[str, int]
 """A micro-batch: the id of its streaming query, and its number."""
 
 _LARGEST = 64 * 1024
@@ -55,7 +55,7 @@ class Counts:
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
         self._totals: dict[str, LookupMetrics] = {}
-        self._batches: OrderedDict[Batch, dict[str, LookupMetrics]] = OrderedDict()
+        self._batches: OrderedDict[BatchId, dict[str, LookupMetrics]] = OrderedDict()
         self._tasks: OrderedDict[tuple[str, int, int], _Known] = OrderedDict()
         self._running: dict[tuple[str, int], tuple[LookupMetrics, int]] = {}
 
@@ -109,10 +109,10 @@ class Counts:
             record = TaskRecord.of(plain)
             with self._lock:
                 self._running.pop((record.function, record.run.number), None)
-                self._add(record.function, record.run.batch, self._new_in(record))
+                self._add_counts(record.function, record.run.batch, self._new_counts_of(record))
                 self._arrived.notify_all()
 
-    def _new_in(self, record: TaskRecord) -> LookupMetrics:
+    def _new_counts_of(self, record: TaskRecord) -> LookupMetrics:
         """The record's counts, or only that a task was repeated."""
         run = record.run
         task = (record.function, run.stage, run.partition)
@@ -123,7 +123,7 @@ class Counts:
         counts = record.counts if run.number == known.counted else LookupMetrics()
         return counts + LookupMetrics(repeated_tasks=known.new_repeats(run))
 
-    def _add(self, function: str, batch: Batch | None, counts: LookupMetrics) -> None:
+    def _add_counts(self, function: str, batch: BatchId | None, counts: LookupMetrics) -> None:
         sums = [self._totals]
         if batch is not None:
             sums.append(self._batches.setdefault(batch, {}))
@@ -186,7 +186,7 @@ def listening(spark: SparkSession, counts: Counts) -> Iterator[None]:
     """
     context = spark.sparkContext
     try:
-        sock = _bound(_host(context))
+        sock = _bind_socket(_driver_host(context))
     except OSError as error:
         _log.debug("no live counts: %s", error)
         yield
@@ -194,7 +194,7 @@ def listening(spark: SparkSession, counts: Counts) -> Iterator[None]:
     word = token_hex(8)
     before = context.getLocalProperty(PROPERTY)
     listener = threading.Thread(
-        target=_listen, args=(sock, word, counts), name="lookup-live-counts", daemon=True
+        target=_receive_counts, args=(sock, word, counts), name="lookup-live-counts", daemon=True
     )
     listener.start()
     host, port = sock.getsockname()[:2]
@@ -203,19 +203,19 @@ def listening(spark: SparkSession, counts: Counts) -> Iterator[None]:
         yield
     finally:
         context.setLocalProperty(PROPERTY, before)  # type: ignore[arg-type]  # None takes it away
-        _stop(sock)
+        _wake_receiver(sock)
         listener.join()
         counts.forget_running()
 
 
-def _host(context: Any) -> str:
+def _driver_host(context: Any) -> str:
     if (context.master or "").startswith("local"):
         return "127.0.0.1"
     conf = context.getConf()
     return str(conf.get("spark.driver.bindAddress") or conf.get("spark.driver.host") or "127.0.0.1")
 
 
-def _bound(host: str) -> socket.socket:
+def _bind_socket(host: str) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)[0]
     sock = socket.socket(family, kind, protocol)
     try:
@@ -226,20 +226,20 @@ def _bound(host: str) -> socket.socket:
     return sock
 
 
-def _listen(sock: socket.socket, word: str, counts: Counts) -> None:
+def _receive_counts(sock: socket.socket, word: str, counts: Counts) -> None:
     with sock:
         while said := sock.recv(_LARGEST):
-            told = _read(said, word)
+            told = _read_datagram(said, word)
             if told is not None:
                 counts.see(*told)
 
 
-def _stop(sock: socket.socket) -> None:
+def _wake_receiver(sock: socket.socket) -> None:
     with socket.socket(sock.family, socket.SOCK_DGRAM) as own:
         own.sendto(b"", sock.getsockname())
 
 
-def _read(said: bytes, word: str) -> tuple[TaskRecord, int] | None:
+def _read_datagram(said: bytes, word: str) -> tuple[TaskRecord, int] | None:
     """The record in a datagram, and the keys that wait for a retry; None for what is not of ours."""
     try:
         told = json.loads(said)
@@ -333,23 +333,23 @@ class _Receiver:
         self._client = client
         self._check = pyspark_internals.response_check(client)
         self._fetching = threading.Lock()
-        self._watch = _Watch(self._fetched, lambda: bool(client.is_closed))
+        self._watch = _StreamPoller(self._fetch_counts, lambda: bool(client.is_closed))
 
     def __call__(self, response: Any) -> None:
         self._check(response)
         try:
             if hasattr(response, "observed_metrics"):  # it is that of a statement
-                self._take(response)
-                if _tells_of_work(response):
+                self._take_updates(response)
+                if _reports_work(response):
                     self._watch.begin()
         except Exception as error:
             _log.debug("Counts in a response of the Connect server were not read: %s", error)
 
     def fetch(self) -> None:
         """Fetch what waits on the server; where it does not answer, that stays there."""
-        self._fetched()
+        self._fetch_counts()
 
-    def _fetched(self) -> bool | None:
+    def _fetch_counts(self) -> bool | None:
         """The same; whether a streaming query runs, or None where the server did not answer."""
         with self._fetching:  # whoever comes second finds what the first one fetched
             try:
@@ -362,20 +362,20 @@ class _Receiver:
         """Whether a streaming query runs; at the end of the statement that asks so come the updates."""
         running = False
         for response in pyspark_internals.ask_for_streams(self._client, _PATIENCE):
-            self._take(response)
+            self._take_updates(response)
             running |= bool(response.streaming_query_manager_command_result.active.active_queries)
         return running
 
-    def _take(self, response: Any) -> None:
-        for pickled in _taken_out(response):
+    def _take_updates(self, response: Any) -> None:
+        for pickled in _extract_updates(response):
             try:
                 update = _update_of(pickled)
             except Exception as error:
                 _log.debug("Counts of a task cannot be read: %s: %s", type(error).__name__, error)
             else:
-                self._hand_on(update)
+                self._hand_to_takers(update)
 
-    def _hand_on(self, update: Update) -> None:
+    def _hand_to_takers(self, update: Update) -> None:
         for take in self.takers:
             try:
                 take(update)
@@ -383,7 +383,7 @@ class _Receiver:
                 _log.debug("Counts of a task were not taken: %s: %s", type(error).__name__, error)
 
 
-class _Watch:
+class _StreamPoller:
     """Fetches from time to time while something runs, in a thread that ends with it.
 
     A server keeps updates until the session's next statement ends, however many they are. Then they come in
@@ -406,9 +406,9 @@ class _Watch:
             if self._running:
                 return
             self._running = True
-        threading.Thread(target=self._run, name="lookup-counts", daemon=True).start()
+        threading.Thread(target=self._poll_streams, name="lookup-counts", daemon=True).start()
 
-    def _run(self) -> None:
+    def _poll_streams(self) -> None:
         failures = 0
         while True:
             signs = self._signs
@@ -422,13 +422,13 @@ class _Watch:
                     return
 
 
-def _tells_of_work(response: Any) -> bool:
+def _reports_work(response: Any) -> bool:
     """Whether the response tells of tasks that run, or of a streaming query that began."""
     fields = ("execution_progress", "write_stream_operation_start_result")
     return any(response.HasField(field) for field in fields)
 
 
-def _taken_out(response: Any) -> list[bytes]:
+def _extract_updates(response: Any) -> list[bytes]:
     ours: list[bytes] = []
     metrics = response.observed_metrics
     for metric in [each for each in metrics if each.name == _METRIC]:

@@ -26,14 +26,14 @@ from lookup_hints.plan.parse.lookup_use import LookThrough
 from lookup_hints.plan.parse.statement import UnreadableStatement
 from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
 from lookup_hints.plan.session_interface import Context
-from lookup_hints.plan.spark_analysis import Analyse, Columns
+from lookup_hints.plan.spark_analysis import Analyse, NamesAndTypes
 from lookup_hints.retry import RowPredicate
 from lookup_hints.spi import Connector, Filter, TableSize
 from lookup_hints.spi.option_values import Conf
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.session_syntax import with_identifiers
 from lookup_hints.sql.sql_text import SqlText
-from lookup_hints.statements import SparkStatement, Statement, named_parameters, read_statement
+from lookup_hints.statements import SparkStatement, StatementKind, named_parameters, read_statement
 from lookup_hints.streaming.insert import SINCE, StreamInsert, StreamSource, with_views
 from lookup_hints.tables.registry import retry_predicates
 from lookup_hints.worker.dead_letter_files import probe
@@ -60,14 +60,14 @@ class Prepared:
         line: where it begins in its file.
     """
 
-    statement: Statement
+    statement: StatementKind
     text: SqlText = field(repr=False)
     args: Args = field(default=None, repr=False)
     plan: LookupPlan | None = None
     line: int = 1
 
 
-def read(text: SqlText, scope: StatementScope) -> Statement:
+def read(text: SqlText, scope: StatementScope) -> StatementKind:
     """What a statement is that is ``as_read``, where the catalog of ``scope`` knows the lookup tables."""
     return read_statement(text, scope.state.catalog.concerns, scope.timestamp_of(text))
 
@@ -97,7 +97,7 @@ def prepare(
         return prepare_stream(statement, args, scope, line=line)
     if not isinstance(statement, SparkStatement) or set(statement.words) <= {";"}:
         return Prepared(statement, written, args, line=line)
-    immediate = _immediate(text, args, scope)
+    immediate = _read_immediate(text, args, scope)
     if immediate is not None:
         # What it runs is the statement, where that concerns us; else Spark runs it, as it does any other.
         prepared = prepare(*immediate, scope, few_rows=few_rows, line=line)
@@ -112,12 +112,14 @@ def prepare(
         hints, problems = read_hints(text)
     context = _SparkPlanning(args, scope)
     context.few_rows, context.line, context.read_because = few_rows, line, read_because
-    planned = _plan(text, (*hints, *scope.hints), problems, context)
+    planned = _plan_statement(text, (*hints, *scope.hints), problems, context)
     uses_lookup = planned is not None and (planned.joins or planned.scans or planned.sql != text)
     return Prepared(statement, text, args, planned if uses_lookup else None, line)
 
 
-def _immediate(text: SqlText, args: Args, scope: StatementScope) -> tuple[SqlText, Immediate | None] | None:
+def _read_immediate(
+    text: SqlText, args: Args, scope: StatementScope
+) -> tuple[SqlText, Immediate | None] | None:
     """What an EXECUTE IMMEDIATE runs, and its values; None for others, and where Spark finds a mistake."""
     if isinstance(args, Immediate) or not scope.state.catalog.tables():
         return None
@@ -155,7 +157,7 @@ def prepare_stream(insert: StreamInsert, args: Args, scope: StatementScope, *, l
     return replace(prepare(query, args, scope, line=line), statement=insert)
 
 
-def _plan(
+def _plan_statement(
     text: SqlText, hints: tuple[LookupHint, ...], problems: tuple[Problem, ...], context: _SparkPlanning
 ) -> LookupPlan | None:
     """The plan of a statement; None when a lookup table's name in it means something else."""
@@ -172,7 +174,7 @@ def _plan(
     except UnreadableStatement:
         if not (hints or surely_uses_lookup(text, context.find_table)):
             return None
-        _let_spark_refuse(text, context)
+        _raise_spark_error(text, context)
         raise
     except HintError as error:
         if not tolerant:
@@ -181,7 +183,7 @@ def _plan(
         return plan(text, (), context)
 
 
-def _let_spark_refuse(text: SqlText, context: _SparkPlanning) -> None:
+def _raise_spark_error(text: SqlText, context: _SparkPlanning) -> None:
     """Raise Spark's own error where Spark cannot parse ``text`` either: it knows best what is wrong."""
     if text.starts_with("BEGIN"):
         return
@@ -233,12 +235,12 @@ class _SparkPlanning(Context):
         return self._scope.find(name)
 
     def find_view(self, name: str) -> LookThrough | None:
-        return self._view(name)[0]
+        return self._find_view(name)[0]
 
     def is_lookup_view(self, name: str) -> bool:
-        return self._view(name)[1]
+        return self._find_view(name)[1]
 
-    def _view(self, name: str) -> tuple[LookThrough | None, bool]:
+    def _find_view(self, name: str) -> tuple[LookThrough | None, bool]:
         if name not in self._views:
             self._views[name] = self._scope.find_view(name), self._scope.is_lookup_view(name)
         return self._views[name]
@@ -255,7 +257,7 @@ class _SparkPlanning(Context):
     def invalidations(self, table: LookupTable, seconds: float) -> tuple[Invalidation, ...]:
         return self._scope.state.invalidations.of(table, seconds)
 
-    def _frame(self, sql: str) -> DataFrame:
+    def _analysed_frame(self, sql: str) -> DataFrame:
         """What tells the types of keys of a left side, its cost, and whether it is a stream."""
         sql = sql.strip()
         if sql not in self._frames:
@@ -264,12 +266,12 @@ class _SparkPlanning(Context):
 
     @property
     def analyse(self) -> Analyse:
-        return lambda sql: columns_of(self._frame(sql))
+        return lambda sql: columns_of(self._analysed_frame(sql))
 
     def left_rows(self, sql: str) -> LeftRows:
         if sql not in self._rows:
             try:
-                self._rows[sql] = self._scope.state.costs.of(self._frame(sql))
+                self._rows[sql] = self._scope.state.costs.of(self._analysed_frame(sql))
             except Exception:  # Spark cannot tell it of a part of the statement by itself
                 self._rows[sql] = LeftRows(None, UNKNOWN)
         return self._rows[sql]
@@ -277,7 +279,7 @@ class _SparkPlanning(Context):
     def is_stream(self, sql: str) -> bool:
         if sql not in self._streams:
             try:
-                self._streams[sql] = bool(self._frame(sql).isStreaming)
+                self._streams[sql] = bool(self._analysed_frame(sql).isStreaming)
             except Exception:  # one that cannot stand by itself is in no stream
                 self._streams[sql] = False
         return self._streams[sql]
@@ -289,7 +291,9 @@ class _SparkPlanning(Context):
             return ""
 
     def name_function(self, spec: LookupSpec, repeated: bool) -> str:
-        return self._functions.name(f"lookup_{_in_a_name(spec.name.alias)}", spec, repeated, self._transport)
+        return self._functions.name(
+            f"lookup_{_alias_in_name(spec.name.alias)}", spec, repeated, self._transport
+        )
 
     def name_scan(self, table: LookupTable, columns: tuple[str, ...], filters: tuple[Filter, ...]) -> str:
         return self._functions.name("lookup_scan", self.connector(table), columns, filters)
@@ -301,12 +305,12 @@ class _SparkPlanning(Context):
         return probe(folder) if self._scope.has_one_executor else None
 
 
-def _in_a_name(alias: str) -> str:
+def _alias_in_name(alias: str) -> str:
     """``alias`` as part of a function's name, by which Spark's own pages show the lookup."""
     return re.sub(r"\W", "_", alias.lower(), flags=re.ASCII)[:_LONGEST_ALIAS]
 
 
-def columns_of(frame: DataFrame) -> Columns:
+def columns_of(frame: DataFrame) -> NamesAndTypes:
     return tuple((column.name, column.dataType.simpleString()) for column in frame.schema.fields)
 
 

@@ -24,13 +24,13 @@ _log = logging.getLogger("lookup_hints")
 
 def run_query(prepared: Prepared, scope: StatementScope) -> DataFrame:
     """The rows of a query, or of a statement that writes what one gives, by Spark."""
-    frame = _run(prepared, scope)
+    frame = _run_prepared(prepared, scope)
     if prepared.text.starts_with("CREATE") and mentions_lookup(prepared.text, scope.may_concern):
         scope.remember_view(prepared.text, prepared.args)
     return frame
 
 
-def _run(prepared: Prepared, scope: StatementScope) -> DataFrame:
+def _run_prepared(prepared: Prepared, scope: StatementScope) -> DataFrame:
     if prepared.plan is None:
         return _run_by_spark_alone(prepared, scope)
     planned = prepared.plan
@@ -48,12 +48,12 @@ def _run(prepared: Prepared, scope: StatementScope) -> DataFrame:
     refuse_functions_in_lambdas(planned, prepared.args, scope)
     try:
         if planned.query is None:
-            frame = _analysed(planned, scope, prepared.args, into=True)
+            frame = _analyse_query(planned, scope, prepared.args, into=True)
             has_rows = not (isinstance(prepared.args, Immediate) and prepared.args.into)
-            return _named_as_written(planned, frame) if has_rows else frame
+            return _rename_to_written(planned, frame) if has_rows else frame
         if planned.output is not None:
             # Before it writes: what it would write must be what the user's text says.
-            _check_columns(planned, _analysed(planned, scope, prepared.args))
+            _check_columns(planned, _analyse_query(planned, scope, prepared.args))
         return scope.sql(planned.sql, prepared.args)
     except Exception as error:
         refuse_own_functions(error)
@@ -69,10 +69,12 @@ def check_taken(prepared: Prepared, scope: StatementScope) -> None:
     """
     planned = prepared.plan
     if planned is not None and planned.output is not None:
-        _renamed_columns(planned, _analysed(planned, scope, prepared.args))
+        _renamed_columns(planned, _analyse_query(planned, scope, prepared.args))
 
 
-def _analysed(planned: LookupPlan, scope: StatementScope, args: Args, *, into: bool = False) -> DataFrame:
+def _analyse_query(
+    planned: LookupPlan, scope: StatementScope, args: Args, *, into: bool = False
+) -> DataFrame:
     """The rows of the query that a plan has, which are not computed yet."""
     try:
         return scope.sql(planned.query or planned.sql, args, into=into)
@@ -101,7 +103,7 @@ _ITERATIONS_OF_A_JOIN = 5
 
 def register(planned: LookupPlan, scope: StatementScope) -> None:
     if len(planned.joins) > _FEW_JOINS:
-        _let_analyse(scope, 100 + _ITERATIONS_OF_A_JOIN * len(planned.joins))
+        _raise_iterations(scope, 100 + _ITERATIONS_OF_A_JOIN * len(planned.joins))
     functions = scope.state.functions
     new = [each for each in planned.joins if not functions.has(scope.spark, each.function.name.function)]
     transport = transport_of(scope.conf) if new else ""  # which is a round trip or two
@@ -111,13 +113,13 @@ def register(planned: LookupPlan, scope: StatementScope) -> None:
         functions.create_scan(scope.spark, scan)
 
 
-def _let_analyse(scope: StatementScope, iterations: int) -> None:
+def _raise_iterations(scope: StatementScope, iterations: int) -> None:
     """Let Spark's analyzer take at least this many rounds; it takes them only where it needs them."""
     if int(scope.conf(_ITERATIONS) or 100) < iterations:
         scope.spark.conf.set(_ITERATIONS, str(iterations))
 
 
-def _named_as_written(planned: LookupPlan, frame: DataFrame) -> DataFrame:
+def _rename_to_written(planned: LookupPlan, frame: DataFrame) -> DataFrame:
     renamed = _renamed_columns(planned, frame)
     return frame.toDF(*(name for name, _ in planned.output or ())) if renamed else frame
 

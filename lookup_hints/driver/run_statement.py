@@ -74,7 +74,7 @@ class Statements:
         """Run a prepared statement; a streaming INSERT gives the name and id of the query that it started."""
         statement = prepared.statement
         if isinstance(statement, Setting):
-            return self._set(statement)
+            return self._set_option(statement)
         if isinstance(statement, Explain):
             return self._run_explain(prepared, statement)
         if isinstance(statement, RefreshTable):
@@ -141,7 +141,7 @@ class Statements:
             spec = invalidation_spec(self.scope.connector_of(table), self.scope.state.invalidations, conf)
             self.scope.state.functions.begin_task(self.scope.spark, spec, transport_of(conf))
 
-    def _set(self, setting: Setting) -> DataFrame:
+    def _set_option(self, setting: Setting) -> DataFrame:
         self.scope.spark.conf.set(setting.key, setting.value)
         return self.scope.rows("key STRING, value STRING", [(setting.key, setting.value)])
 
@@ -194,10 +194,10 @@ def is_stream(refused: Prepared, scope: StatementScope) -> bool:
     """
     if not (isinstance(refused.statement, SparkStatement) and refused.statement.words[:1] == ("INSERT",)):
         return False
-    return _reads_a_stream(refused, scope) or _writes_to_streams_only(refused.text, scope)
+    return _reads_stream(refused, scope) or _writes_to_streams_only(refused.text, scope)
 
 
-def _reads_a_stream(refused: Prepared, scope: StatementScope) -> bool:
+def _reads_stream(refused: Prepared, scope: StatementScope) -> bool:
     try:
         query = _query_of(refused.text) if refused.plan is None else refused.plan.query
         return query is not None and scope.sql(query, refused.args).isStreaming
@@ -236,20 +236,20 @@ def run_ddl(ddl: Ddl, scope: StatementScope) -> DataFrame:
     if isinstance(ddl, ShowTables):
         return _show_tables(ddl, scope)
     if isinstance(ddl, DropTable):
-        _drop(ddl, scope)
+        _drop_table(ddl, scope)
         return nothing(scope)
     table = catalog.find(ddl.name)
     assert table is not None, "only statements about lookup tables come here"
     if isinstance(ddl, DescribeTable):
         return scope.rows(
-            "col_name STRING, data_type STRING, comment STRING", _described(table, ddl.extended)
+            "col_name STRING, data_type STRING, comment STRING", _describe_table(table, ddl.extended)
         )
     if isinstance(ddl, ShowColumns):
         return scope.rows("col_name STRING", [(name,) for name in table.schema.names])
     return scope.rows("createtab_stmt STRING", [(create_statement(table, secret_keys(table)),)])
 
 
-def _drop(ddl: DropTable, scope: StatementScope) -> None:
+def _drop_table(ddl: DropTable, scope: StatementScope) -> None:
     """Forget a table. With the word TEMPORARY, that of Spark's own too: Spark has no such statement."""
     if scope.state.catalog.find(ddl.name) is not None:
         scope.state.catalog.drop(ddl.name)
@@ -261,7 +261,9 @@ def _show_tables(ddl: ShowTables, scope: StatementScope) -> DataFrame:
     """Spark's tables and ours, which show like temporary views."""
     pattern = "*" if ddl.like is None else ddl.like
     like = "" if ddl.like is None else f" LIKE {string_literal(ddl.like)}"
-    ours = [("", table.name, True) for table in scope.state.catalog.tables() if _like(table.name, pattern)]
+    ours = [
+        ("", table.name, True) for table in scope.state.catalog.tables() if _matches_like(table.name, pattern)
+    ]
     spark_tables = scope.sql(f"SHOW TABLES{like}")
     if not ours:
         return spark_tables
@@ -273,7 +275,7 @@ def nothing(scope: StatementScope) -> DataFrame:
     return scope.spark.range(0).select()
 
 
-def _described(table: LookupTable, extended: bool) -> list[tuple[str, str, str | None]]:
+def _describe_table(table: LookupTable, extended: bool) -> list[tuple[str, str, str | None]]:
     rows: list[tuple[str, str, str | None]] = [
         (column.name, type_name(column.type), "key" if column.name in table.primary_key else None)
         for column in table.schema
@@ -286,7 +288,7 @@ def _described(table: LookupTable, extended: bool) -> list[tuple[str, str, str |
     return rows
 
 
-def _like(name: str, pattern: str) -> bool:
+def _matches_like(name: str, pattern: str) -> bool:
     """SHOW TABLES LIKE: ``*`` any characters, ``|`` between alternatives, ignoring case."""
     alternatives = (re.escape(part.strip()).replace(r"\*", ".*") for part in pattern.split("|"))
     return any(re.fullmatch(part, name, re.IGNORECASE) for part in alternatives)

@@ -245,7 +245,7 @@ class StatementScope:
         """A few rows of text: as SQL, for ``createDataFrame`` would start a Python worker to read them."""
         if not rows:
             return self.spark.createDataFrame([], schema)
-        listed = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
+        listed = ", ".join(f"({', '.join(map(_sql_literal, row))})" for row in rows)
         columns = (column.split() for column in schema.split(", "))
         select = ", ".join(
             f"CAST(col{number} AS {kind}) AS {name}" for number, (name, kind) in enumerate(columns, 1)
@@ -253,5 +253,5 @@ class StatementScope:
         return self.sql(f"SELECT {select} FROM VALUES {listed}")  # noqa: S608 (all parts are ours)
 
 
-def _literal(value: str | bool | None) -> str:
+def _sql_literal(value: str | bool | None) -> str:
     return text_value(value) if isinstance(value, str) else str(value).upper().replace("NONE", "NULL")

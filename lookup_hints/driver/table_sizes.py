@@ -31,7 +31,7 @@ REMEMBERED_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class _Told:
+class _RememberedSize:
     table: LookupTable
     at: float
     size: TableSize
@@ -42,7 +42,7 @@ class TableSizes:
 
     def __init__(self, seconds: float = ASKING_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds, self._clock = seconds, clock
-        self._told: dict[str, _Told] = {}
+        self._told: dict[str, _RememberedSize] = {}
 
     def of(self, connector: Connector) -> TableSize:
         """The size of the table of ``connector``; without rows, and with the reason, where nobody says it."""
@@ -53,12 +53,12 @@ class TableSizes:
         # A table that was dropped and created again is another object.
         if told is not None and told.table is table and now - told.at < REMEMBERED_SECONDS:
             return told.size
-        size = self._asked(connector)
+        size = self._ask_size(connector)
         if not size.exact:
-            self._told[table.name.lower()] = _Told(table, now, size)
+            self._told[table.name.lower()] = _RememberedSize(table, now, size)
         return size
 
-    def _asked(self, connector: Statistics) -> TableSize:
+    def _ask_size(self, connector: Statistics) -> TableSize:
         try:
             return call_with_timeout(connector.statistics, self._seconds, "statistics")
         except TimeoutError:
@@ -154,11 +154,13 @@ def _most_values(footers: Sequence[Any]) -> dict[str, int]:
         for number in range(group.num_columns):
             chunk = group.column(number)
             columns[chunk.path_in_schema].append(chunk)
-    known = {name: (_range_of(chunks), _entries_of(chunks)) for name, chunks in columns.items()}
+    known = {
+        name: (_range_of_integers(chunks), _dictionary_entries(chunks)) for name, chunks in columns.items()
+    }
     return {name: min(filter(None, each)) for name, each in known.items() if any(each)}
 
 
-def _range_of(chunks: Sequence[Any]) -> int | None:
+def _range_of_integers(chunks: Sequence[Any]) -> int | None:
     """How many whole numbers there are from the least to the greatest value of a column."""
     statistics = [chunk.statistics for chunk in chunks]
     if not all(each is not None and each.has_min_max and type(each.min) is int for each in statistics):
@@ -166,7 +168,7 @@ def _range_of(chunks: Sequence[Any]) -> int | None:
     return int(max(each.max for each in statistics) - min(each.min for each in statistics) + 1)
 
 
-def _entries_of(chunks: Sequence[Any]) -> int | None:
+def _dictionary_entries(chunks: Sequence[Any]) -> int | None:
     """The entries of a column's dictionaries, by their bytes; None where values stand outside of them."""
     if not all("PLAIN_DICTIONARY" in each.encodings and "PLAIN" not in each.encodings for each in chunks):
         return None

@@ -19,7 +19,7 @@ from lookup_hints.plan.views_and_derived_tables import FindView, ViewResolver
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.sql_text import SqlText
 
-Rows = Callable[[str], Sequence[Sequence[str]]]
+RunSpark = Callable[[str], Sequence[Sequence[str]]]
 """The rows of a statement that Spark itself runs; raises what Spark says."""
 
 _NUMBER = re.compile(r"#\d+")
@@ -52,27 +52,27 @@ class LookupViews:
         """Whether such a view of that name was made, whatever became of it."""
         return name.lower() in self._views
 
-    def remember(self, made: Definition, rows: Rows) -> None:
+    def remember(self, made: Definition, rows: RunSpark) -> None:
         """Keep what a view sees that Spark has just made; a view of its name that was there is gone."""
         self._views.pop(made.name.lower(), None)
         if made.reads_lookups:
-            meaning = _meaning_of(made.name, rows)
+            meaning = _current_meaning(made.name, rows)
             if meaning is not None:
                 self._views[made.name.lower()] = made, meaning
 
-    def find(self, name: str, rows: Rows, *, case_sensitive: bool) -> LookThrough | None:
+    def find(self, name: str, rows: RunSpark, *, case_sensitive: bool) -> LookThrough | None:
         """What the view of that name sees; None where that is no one table, or it is another view by now."""
         made, _ = self._views.get(name.lower(), (None, ""))
         if made is None or made.through is None:
             return None
         return made.through if self.reads_lookups(name, rows, case_sensitive=case_sensitive) else None
 
-    def reads_lookups(self, name: str, rows: Rows, *, case_sensitive: bool) -> bool:
+    def reads_lookups(self, name: str, rows: RunSpark, *, case_sensitive: bool) -> bool:
         """Whether the view of that name reads a lookup table, and is not another one by now."""
         made, meaning = self._views.get(name.lower(), (None, ""))
         if made is None or (case_sensitive and made.name != name):
             return False
-        return _meaning_of(made.name, rows) == meaning
+        return _current_meaning(made.name, rows) == meaning
 
 
 def view_definition(
@@ -105,10 +105,10 @@ def view_definition(
         through, reads_lookups = None, False
     if through is None or tokens.is_word(at + 1, "AS"):
         return Definition(name, through, reads_lookups)
-    return Definition(name, _with_names(statement, at + 1, through))
+    return Definition(name, _with_view_names(statement, at + 1, through))
 
 
-def _with_names(statement: Statement, at: int, through: LookThrough) -> LookThrough | None:
+def _with_view_names(statement: Statement, at: int, through: LookThrough) -> LookThrough | None:
     """``through`` with the names that the view gives its columns; None where more than names stand there."""
     tokens = statement.tokens
     closing = tokens.closing(at) if tokens.is_symbol(at, "(") else at
@@ -121,14 +121,14 @@ def _with_names(statement: Statement, at: int, through: LookThrough) -> LookThro
     return renamed if renamed.is_clear else None
 
 
-def _meaning_of(name: str, rows: Rows) -> str | None:
+def _current_meaning(name: str, rows: RunSpark) -> str | None:
     """What a view means now: Spark's plan of it and the settings it depends on; None if there is no view."""
     try:
         text = rows(f"EXPLAIN EXTENDED SELECT * FROM {quoted(name)}")[0][0]  # noqa: S608 (a quoted name)
     except Exception:
         return None
-    settings = sorted(f"{key}={value}" for key, value, *_ in rows("SET") if _decides(key))
-    return "\n".join([_numbered(analysed_plan(text)), *settings])
+    settings = sorted(f"{key}={value}" for key, value, *_ in rows("SET") if _affects_analysis(key))
+    return "\n".join([_renumber_plan(analysed_plan(text)), *settings])
 
 
 def analysed_plan(explained: str) -> str:
@@ -137,11 +137,11 @@ def analysed_plan(explained: str) -> str:
     return analysed.partition("== Optimized Logical Plan ==")[0]
 
 
-def _numbered(plan: str) -> str:
+def _renumber_plan(plan: str) -> str:
     """``plan``, its numbers those that each analysis gives alike."""
     numbers: dict[str, str] = {}
     return _NUMBER.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), plan)
 
 
-def _decides(setting: str) -> bool:
+def _affects_analysis(setting: str) -> bool:
     return setting.startswith("spark.sql.") and not setting.startswith(_HOW_ONLY)

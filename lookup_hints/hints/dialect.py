@@ -58,7 +58,7 @@ def tokens_of(text: str) -> list[Token]:
     Raises:
         TokenError: a quote or a comment is never closed.
     """
-    return _Tokens(text, cut_into_pieces(text)).read()
+    return _SqlglotTokens(text, cut_into_pieces(text)).read()
 
 
 def hint_tokens(text: str, start: int, end: int) -> list[Token]:
@@ -82,7 +82,7 @@ def is_unclosed(token: Token) -> bool:
 
 
 @dataclass
-class _Tokens:
+class _SqlglotTokens:
     text: str
     _pieces: Sequence[Piece]
     tokens: list[Token] = field(default_factory=list)
@@ -95,66 +95,66 @@ class _Tokens:
     def read(self) -> list[Token]:
         at = 0
         while at < len(self._pieces):
-            at = self._take(at)
+            at = self._read_token(at)
         if self.tokens:
             self.tokens[-1].comments.extend(self._waiting)
         return self.tokens
 
-    def _take(self, at: int) -> int:
+    def _read_token(self, at: int) -> int:
         """Read what begins with the piece at ``at``; the index of the piece behind it."""
         piece = self._pieces[at]
         if piece.kind is Kind.UNCLOSED:
-            return self._unclosed(at)
+            return self._read_unclosed(at)
         if piece.kind in (Kind.COMMENT, Kind.HINT):
-            self._comment(piece)
+            self._read_comment(piece)
             return at + 1
         if piece.kind is Kind.QUOTED:
-            return self._add(TokenType.IDENTIFIER, at, text=piece.name)
+            return self._add_pieces(TokenType.IDENTIFIER, at, text=piece.name)
         if piece.kind is Kind.STRING:
             kind = TokenType.RAW_STRING if piece.text[0] in "rR" else TokenType.STRING
-            return self._add(kind, at, text=piece.value)
+            return self._add_pieces(kind, at, text=piece.value)
         if piece.kind is Kind.NUMBER:
-            return self._number(at)
+            return self._read_number(at)
         if piece.kind is Kind.WORD:
-            return self._word(at)
-        return self._symbol(at)
+            return self._read_word(at)
+        return self._read_symbol(at)
 
-    def _unclosed(self, at: int) -> int:
+    def _read_unclosed(self, at: int) -> int:
         piece = self._pieces[at]
         raise TokenError(
-            f"Missing the end of what begins at line {self._line(piece.start)}: {piece.text[:20]}"
+            f"Missing the end of what begins at line {self._line_at(piece.start)}: {piece.text[:20]}"
         )
 
-    def _comment(self, piece: Piece) -> None:
+    def _read_comment(self, piece: Piece) -> None:
         is_line = piece.text.startswith("--")
         mark = HINT_MARK if piece.kind is Kind.HINT else piece.text[:2]
         self._waiting.append(piece.text[len(mark) :] if is_line else piece.text[len(mark) : -2])
         before = self.tokens[-1] if self.tokens else None
         if piece.kind is Kind.HINT and self._takes_hint(before):
-            self._append(TokenType.HINT, piece.start, piece.end, piece.text)
-        elif before is not None and before.line == self._line(piece.start):
+            self._append_token(TokenType.HINT, piece.start, piece.end, piece.text)
+        elif before is not None and before.line == self._line_at(piece.start):
             before.comments.extend(self._waiting)
             self._waiting = []
 
     def _takes_hint(self, before: Token | None) -> bool:
         return before is not None and before.token_type in _BEFORE_HINT
 
-    def _word(self, at: int) -> int:
+    def _read_word(self, at: int) -> int:
         piece = self._pieces[at]
         for after in self._pieces[at + 1 : at + 2] if piece.text in "xX" else ():
             if after.kind is Kind.STRING and after.start == piece.end:
-                return self._add(TokenType.HEX_STRING, at, after=at + 2, text=after.value)
+                return self._add_pieces(TokenType.HEX_STRING, at, after=at + 2, text=after.value)
         for count in range(_WORDS.get(piece.text.upper(), 1), 1, -1):
             phrase = self._pieces[at : at + count]
             keyword = " ".join(each.text.upper() for each in phrase)
             if keyword in _KEYWORDS and all(each.kind is Kind.WORD for each in phrase):
-                return self._add(_KEYWORDS[keyword], at, after=at + len(phrase), text=keyword)
+                return self._add_pieces(_KEYWORDS[keyword], at, after=at + len(phrase), text=keyword)
         is_parameter = bool(self.tokens) and self.tokens[-1].token_type is TokenType.PARAMETER
         kind = TokenType.VAR if is_parameter else _KEYWORDS.get(piece.text.upper(), TokenType.VAR)
-        behind = self._add(kind, at)
-        return self._command(behind) if kind in _SPARK.COMMANDS else behind
+        behind = self._add_pieces(kind, at)
+        return self._read_command(behind) if kind in _SPARK.COMMANDS else behind
 
-    def _command(self, at: int) -> int:
+    def _read_command(self, at: int) -> int:
         """What stands behind the word of a command, up to a semicolon, as one string."""
         if len(self.tokens) > 1 and self.tokens[-2].token_type not in _BEFORE_COMMAND:
             return at
@@ -162,70 +162,74 @@ class _Tokens:
         end = next((i for i in range(at, count) if self._pieces[i].is_symbol(";")), count)
         if end > at:
             start, stop = self._pieces[at].start, self._pieces[end - 1].end
-            self._append(TokenType.STRING, start, stop, self.text[start:stop])
+            self._append_token(TokenType.STRING, start, stop, self.text[start:stop])
         return end
 
-    def _number(self, at: int) -> int:
+    def _read_number(self, at: int) -> int:
         piece = self._pieces[at]
         digits = piece.text.rstrip("lLsSyYfFdDbB")
         suffix = piece.text[len(digits) :]
         if not suffix:
-            return self._add(TokenType.NUMBER, at)
-        self._add(TokenType.NUMBER, at, text=digits)
-        self._append(TokenType.DCOLON, piece.start, piece.end, "::")
-        return self._add(_KEYWORDS[_SUFFIXES[suffix.upper()]], at, text=suffix)
+            return self._add_pieces(TokenType.NUMBER, at)
+        self._add_pieces(TokenType.NUMBER, at, text=digits)
+        self._append_token(TokenType.DCOLON, piece.start, piece.end, "::")
+        return self._add_pieces(_KEYWORDS[_SUFFIXES[suffix.upper()]], at, text=suffix)
 
-    def _symbol(self, at: int) -> int:
+    def _read_symbol(self, at: int) -> int:
         together = self._pieces[at].text
         found: tuple[int, str] | None = (at + 1, together) if together in _KEYWORDS else None
-        for index, piece in self._touching(at):
+        for index, piece in self._touching_symbols(at):
             together += piece.text
             if together in _KEYWORDS:
                 found = index + 1, together
         if found is not None:
-            return self._add(_KEYWORDS[found[1]], at, after=found[0], text=found[1])
-        return self._add(_SINGLE.get(self._pieces[at].text, TokenType.UNKNOWN), at)
+            return self._add_pieces(_KEYWORDS[found[1]], at, after=found[0], text=found[1])
+        return self._add_pieces(_SINGLE.get(self._pieces[at].text, TokenType.UNKNOWN), at)
 
-    def _touching(self, at: int) -> Iterator[tuple[int, Piece]]:
+    def _touching_symbols(self, at: int) -> Iterator[tuple[int, Piece]]:
         for index in range(at + 1, min(at + _LONGEST_SYMBOL, len(self._pieces))):
             piece = self._pieces[index]
             if piece.kind is not Kind.SYMBOL or piece.start != self._pieces[index - 1].end:
                 return
             yield index, piece
 
-    def _add(self, kind: TokenType, at: int, *, after: int | None = None, text: str | None = None) -> int:
+    def _add_pieces(
+        self, kind: TokenType, at: int, *, after: int | None = None, text: str | None = None
+    ) -> int:
         after = at + 1 if after is None else after
         first = self._pieces[at]
-        self._append(kind, first.start, self._pieces[after - 1].end, first.text if text is None else text)
+        self._append_token(
+            kind, first.start, self._pieces[after - 1].end, first.text if text is None else text
+        )
         return after
 
-    def _append(self, kind: TokenType, start: int, end: int, text: str) -> None:
-        line = self._line(end - 1)
+    def _append_token(self, kind: TokenType, start: int, end: int, text: str) -> None:
+        line = self._line_at(end - 1)
         column = end - self._lines[line - 1]
         self.tokens.append(Token(kind, text, line, column, start, end - 1, self._waiting))
         self._waiting = []
 
-    def _line(self, at: int) -> int:
+    def _line_at(self, at: int) -> int:
         return bisect_right(self._lines, at)
 
 
-class _HintTokens(_Tokens):
+class _HintTokens(_SqlglotTokens):
     def _takes_hint(self, before: Token | None) -> bool:
         return False
 
-    def _unclosed(self, at: int) -> int:
-        return self._add(TokenType.UNKNOWN, at)
+    def _read_unclosed(self, at: int) -> int:
+        return self._add_pieces(TokenType.UNKNOWN, at)
 
-    def _command(self, at: int) -> int:
+    def _read_command(self, at: int) -> int:
         return at
 
-    def _number(self, at: int) -> int:
-        return self._add(TokenType.NUMBER, at)
+    def _read_number(self, at: int) -> int:
+        return self._add_pieces(TokenType.NUMBER, at)
 
-    def _symbol(self, at: int) -> int:
+    def _read_symbol(self, at: int) -> int:
         if self._pieces[at].is_symbol(";"):
-            return self._add(TokenType.UNKNOWN, at)
-        return super()._symbol(at)
+            return self._add_pieces(TokenType.UNKNOWN, at)
+        return super()._read_symbol(at)
 
 
 # --- the dialect -------------------------------------------------------------------------------------
@@ -389,20 +393,20 @@ class _Parser(_SparkParser):
         if is_name and self._match(TokenType.L_PAREN):
             self._parse_up_to()
             self._match(TokenType.R_PAREN)
-        item = OtherHint(this=_placed(exp.Identifier(this=first.text), first) if is_name else None)
-        return _placed(item, first, self._prev)
+        item = OtherHint(this=_with_place(exp.Identifier(this=first.text), first) if is_name else None)
+        return _with_place(item, first, self._prev)
 
     def _parse_lookup(self, name: Token) -> Lookup:
         if not self._match(TokenType.L_PAREN):
             hint = Lookup()
-            hint.problems = (Problem("LOOKUP has no options.", self._span(name), tip=_EXAMPLE),)
-            return _placed(hint, name)
+            hint.problems = (Problem("LOOKUP has no options.", self._span_of(name), tip=_EXAMPLE),)
+            return _with_place(hint, name)
         hint = self._parse_options()
         # An open quote swallows the parenthesis: one mistake, not two.
         if not self._match(TokenType.R_PAREN) and not is_unclosed(self._prev):
-            problem = Problem("This LOOKUP has no closing parenthesis.", self._span(name, self._prev))
+            problem = Problem("This LOOKUP has no closing parenthesis.", self._span_of(name, self._prev))
             hint.problems += (problem,)
-        return _placed(hint, name, self._prev)
+        return _with_place(hint, name, self._prev)
 
     def _parse_options(self) -> Lookup:
         """Options up to the parenthesis that closes their list; behind a wrong one the next comma is sought.
@@ -420,9 +424,9 @@ class _Parser(_SparkParser):
                 options.append(option)
                 if self._curr and self._curr.token_type not in _ENDS:
                     if _is_equals(self._next):
-                        key = _quote(place_of(option.this, self.sql))
+                        key = _text_at(place_of(option.this, self.sql))
                         message = f"A comma is missing after the value of {key}."
-                        problems.append(Problem(message, self._span(self._curr)))
+                        problems.append(Problem(message, self._span_of(self._curr)))
                         continue
                     problems.append(self._parse_mistake())
             is_more = self._match(TokenType.COMMA)
@@ -434,12 +438,12 @@ class _Parser(_SparkParser):
         """``'key' = literal``, or None: something else begins at this token, which then is the next still."""
         index = self._index
         if self._match_set(_STRINGS):
-            key = _placed(exp.Literal.string(self._prev.text), self._prev)
+            key = _with_place(exp.Literal.string(self._prev.text), self._prev)
             if _is_equals(self._curr):
                 self._advance()
                 if self._match_set(_VALUES):
                     value = _VALUES[self._prev.token_type](self._prev.text)
-                    return exp.EQ(this=key, expression=_placed(value, self._prev))
+                    return exp.EQ(this=key, expression=_with_place(value, self._prev))
         self._retreat(index)
         return None
 
@@ -449,22 +453,22 @@ class _Parser(_SparkParser):
         found = self._parse_up_to(TokenType.COMMA)
         if not found:
             message = "An option is missing beside this comma."
-            return Problem(message, self._span(comma), tip="Leave the comma out.")
+            return Problem(message, self._span_of(comma), tip="Leave the comma out.")
         first, last = found[0], found[-1]
         if is_unclosed(last):
-            return Problem("This quote is never closed.", self._span(last))
-        key, second = _quote(self._span(first)), found[1] if len(found) > 1 else None
+            return Problem("This quote is never closed.", self._span_of(last))
+        key, second = _text_at(self._span_of(first)), found[1] if len(found) > 1 else None
         if second and first.token_type in _STRINGS:
             if not _is_equals(second):
-                return Problem(f"A '=' is missing after {key}.", self._span(first, last))
+                return Problem(f"A '=' is missing after {key}.", self._span_of(first, last))
             if last is second:
-                return Problem(f"The value of {key} is missing.", self._span(first, last))
+                return Problem(f"The value of {key} is missing.", self._span_of(first, last))
             message = f"The value of {key} is not a literal."
-            return Problem(message, self._span(found[2], last), tip="Write it in single quotes.")
+            return Problem(message, self._span_of(found[2], last), tip="Write it in single quotes.")
         if _is_equals(second):
-            return Problem(f"The key {key} is not in quotes.", self._span(first), tip=f"Write '{key}'.")
-        at = self._span(first, last)
-        return Problem(f"{_quote(at)} is not an option.", at, tip="Write 'key' = 'value'.")
+            return Problem(f"The key {key} is not in quotes.", self._span_of(first), tip=f"Write '{key}'.")
+        at = self._span_of(first, last)
+        return Problem(f"{_text_at(at)} is not an option.", at, tip="Write 'key' = 'value'.")
 
     def _parse_up_to(self, *ends: TokenType) -> list[Token]:
         """The tokens before one of ``ends`` outside brackets, or before the parenthesis that closes all."""
@@ -481,17 +485,17 @@ class _Parser(_SparkParser):
             self._advance()
         return found
 
-    def _span(self, first: Token, last: Token | None = None) -> Span:
+    def _span_of(self, first: Token, last: Token | None = None) -> Span:
         return Span(self.sql, first.start, (last or first).end + 1)
 
 
 class _Generator(_SparkGenerator):
     TRANSFORMS: ClassVar[dict[Any, Any]] = {
         **_SparkGenerator.TRANSFORMS,
-        exp.Create: lambda self, tree: self._create(tree),
+        exp.Create: lambda self, tree: self._create_table(tree),
     }
 
-    def _create(self, tree: exp.Create) -> Any:
+    def _create_table(self, tree: exp.Create) -> Any:
         """A lookup table as it was written; sqlglot gives other temporary tables a file format."""
         return self.create_sql(tree) if _is_lookup_table(tree) else _create_in_spark(self, tree)
 
@@ -529,7 +533,7 @@ def _is_lookup(token: Token | None) -> bool:
     return token is not None and token.text.upper() == Lookup.name
 
 
-def _quote(at: Span) -> str:
+def _text_at(at: Span) -> str:
     return at.text[at.start : at.end]
 
 
@@ -538,7 +542,7 @@ def _is_equals(token: Token | None) -> bool:
     return token is not None and token.token_type is TokenType.EQ and token.text == "="
 
 
-def _placed(expression: _E, first: Token, last: Token | None = None) -> _E:
+def _with_place(expression: _E, first: Token, last: Token | None = None) -> _E:
     expression.meta.update(start=first.start, end=(last or first).end)
     return expression
 

@@ -57,7 +57,7 @@ def hint_comments(text: SqlText) -> tuple[HintComment, ...]:
     for piece in text.pieces:
         if piece.kind is Kind.HINT or (piece.kind is Kind.UNCLOSED and piece.text.startswith(HINT_MARK)):
             select = before.start if before is not None and before.is_word("SELECT") else -1
-            found.append(_read(text, piece, select))
+            found.append(_read_comment(text, piece, select))
         elif piece.kind is not Kind.COMMENT:
             before = piece
     return tuple(found)
@@ -72,11 +72,11 @@ def removals(text: SqlText) -> tuple[Edit, ...]:
         edit
         for comment in text.once(hint_comments)
         if comment.lookups and comment.is_closed
-        for edit in _edits(comment)
+        for edit in _edits_without_hints(comment)
     )
 
 
-def _read(text: str, comment: Piece, select: int) -> HintComment:
+def _read_comment(text: str, comment: Piece, select: int) -> HintComment:
     is_closed = comment.kind is Kind.HINT
     items = hint_items(text, comment.start, comment.end - (len("*/") if is_closed else 0))
     for item in items:
@@ -91,7 +91,7 @@ def _read(text: str, comment: Piece, select: int) -> HintComment:
     return HintComment(is_closed, Span(text, comment.start, comment.end), select, tuple(items))
 
 
-def _edits(comment: HintComment) -> Iterator[Edit]:
+def _edits_without_hints(comment: HintComment) -> Iterator[Edit]:
     at = comment.at
     kept = [item for item in comment.items if not isinstance(item, Lookup)]
     if not kept:
@@ -164,7 +164,7 @@ def read_hints(text: SqlText) -> tuple[tuple[LookupHint, ...], tuple[Problem, ..
     hints: list[LookupHint] = []
     for comment in comments:
         for lookup in comment.lookups:
-            hint, mistakes = _checked(lookup, comment.select, text)
+            hint, mistakes = _check_lookup(lookup, comment.select, text)
             problems += mistakes
             if not mistakes:
                 hints.append(hint)
@@ -189,7 +189,7 @@ def _is_misspelt(item: exp.Expression) -> bool:
     return is_close and not isinstance(item, Lookup)
 
 
-def _checked(lookup: Lookup, select: int, text: str) -> tuple[LookupHint, list[Problem]]:
+def _check_lookup(lookup: Lookup, select: int, text: str) -> tuple[LookupHint, list[Problem]]:
     at = place_of(lookup, text)
     problems = list(lookup.problems)
     values: dict[str, Any] = {}

@@ -23,16 +23,18 @@ def used_columns(
     """
     every = tuple(use.table.schema.names)
     block = use.block
-    if any(relation.alias_at is not None for relation in use.around) or _gives_all(statement, use, names):
+    if any(relation.alias_at is not None for relation in use.around) or _uses_all_columns(
+        statement, use, names
+    ):
         return every
     used = {
         column
         for called in names.columns
         for index in statement.named_in(block, called, use.alias)
         if (column := _column_at(statement, index, names)) is not None
-        and not _is_answered(statement, index, use, keys)
+        and not _is_key_side(statement, index, use, keys)
     }
-    return _at_least_one(every, used, keys)
+    return _used_or_one(every, used, keys)
 
 
 def residual_columns(
@@ -40,15 +42,15 @@ def residual_columns(
 ) -> tuple[str, ...]:
     """The columns of ``use.table`` that ``residual`` names: all that a semi join needs."""
     used = {reference.column for conjunct in residual for reference in references(conjunct.tree, names)}
-    return _at_least_one(tuple(use.table.schema.names), used, keys)
+    return _used_or_one(tuple(use.table.schema.names), used, keys)
 
 
-def _at_least_one(every: tuple[str, ...], used: set[str], keys: Sequence[KeyEquality]) -> tuple[str, ...]:
+def _used_or_one(every: tuple[str, ...], used: set[str], keys: Sequence[KeyEquality]) -> tuple[str, ...]:
     least = keys[0].column if keys else every[0]
     return tuple(column for column in every if column in used) or (least,)
 
 
-def _gives_all(statement: Statement, use: LookupUse, names: ColumnNames) -> bool:
+def _uses_all_columns(statement: Statement, use: LookupUse, names: ColumnNames) -> bool:
     block = use.block
     if _selects_nothing_by_name(statement, use) or statement.once(_hides_names, block):
         return True
@@ -104,11 +106,11 @@ def stars(statement: Statement, block: Block, end: int) -> Iterator[int]:
             continue
         opens = tokens.is_symbol(index - 1, "(") or tokens.is_symbol(index - 1, ",")
         begins = opens or tokens.is_word(index - 1, "SELECT", "DISTINCT", "ALL")
-        if begins and not _is_counted(statement, index):
+        if begins and not _is_count_star(statement, index):
             yield index
 
 
-def _is_counted(statement: Statement, index: int) -> bool:
+def _is_count_star(statement: Statement, index: int) -> bool:
     """Whether the star is that of ``count(*)``, which counts rows."""
     tokens = statement.tokens
     opening = index - 2 if tokens.is_word(index - 1, "ALL") else index - 1
@@ -138,7 +140,7 @@ def _column_at(statement: Statement, index: int, names: ColumnNames) -> str | No
     return column
 
 
-def _is_answered(statement: Statement, index: int, use: LookupUse, keys: Sequence[KeyEquality]) -> bool:
+def _is_key_side(statement: Statement, index: int, use: LookupUse, keys: Sequence[KeyEquality]) -> bool:
     """Whether the piece is the dimension's side of a key equality, or names the table itself."""
     if use.relation.first <= index <= use.relation.last:
         return True
@@ -164,7 +166,7 @@ def last_of_projection(statement: Statement, block: Block, join: Pipe) -> int | 
         if statement.tokens.is_word(pipe.first + 1, "SELECT", "AGGREGATE"):
             has_star = any(at > join.last for at in stars(statement, block, pipe.last + 1))
             return None if has_star else pipe.last
-        if not _keeps_columns(statement, pipe):
+        if not _pipe_keeps_columns(statement, pipe):
             return None
     return None
 
@@ -175,7 +177,7 @@ def is_projected(statement: Statement, block: Block) -> bool:
     for pipe in block.pipes:
         if tokens.is_word(pipe.first + 1, "SELECT", "AGGREGATE"):
             return not any(at > pipe.first for at in stars(statement, block, pipe.last + 1))
-        if not _keeps_columns(statement, pipe):
+        if not _pipe_keeps_columns(statement, pipe):
             return False
     return False
 
@@ -188,13 +190,13 @@ def last_before_columns(statement: Statement, block: Block) -> int:
     assert block.source is not None
     last = max(block.source.last, block.views_last)
     for pipe in block.pipes:
-        if not _keeps_columns(statement, pipe):
+        if not _pipe_keeps_columns(statement, pipe):
             break
         last = pipe.last
     return last
 
 
-def _keeps_columns(statement: Statement, pipe: Pipe) -> bool:
+def _pipe_keeps_columns(statement: Statement, pipe: Pipe) -> bool:
     """Whether the columns so far stay first, in their order, with their qualifiers."""
     if pipe.join is not None:
         return not (pipe.join.using or "NATURAL" in pipe.join.words)

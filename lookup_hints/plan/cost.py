@@ -79,8 +79,8 @@ def certain_rows(explained: str, rows_of_files: RowsOfFiles = lambda _: None) ->
     LeftRows(rows=4975, source='EXPLAIN COST')
     """
     section = _SECTION.search(explained)
-    nodes = list(_nodes(section[1])) if section else []
-    least = _least(nodes, rows_of_files) if nodes else _NONE
+    nodes = list(_parse_nodes(section[1])) if section else []
+    least = _least_rows(nodes, rows_of_files) if nodes else _NONE
     if section is None or not least.rows:
         return LeftRows(None, UNKNOWN)
     computed = set(_ALIAS.findall(section[1]))
@@ -91,11 +91,11 @@ def certain_rows(explained: str, rows_of_files: RowsOfFiles = lambda _: None) ->
 def files_of(explained: str) -> dict[str, float]:
     """The bytes of each relation of files in a plan, by its text; those that are there twice count once."""
     section = _SECTION.search(explained)
-    nodes = _nodes(section[1]) if section else iter(())
+    nodes = _parse_nodes(section[1]) if section else iter(())
     return {node.text: node.size or 0.0 for node in nodes if _FILES.fullmatch(node.text)}
 
 
-def _nodes(plan: str) -> Iterator[_Node]:
+def _parse_nodes(plan: str) -> Iterator[_Node]:
     """The operators; lines without statistics are of physical plans below what is cached."""
     for line in plan.splitlines():
         found = _NODE.match(line)
@@ -104,12 +104,12 @@ def _nodes(plan: str) -> Iterator[_Node]:
             yield _Node(
                 len(found["depth"]),
                 found["text"],
-                _bytes(found["size"], found["unit"]),
+                _parse_bytes(found["size"], found["unit"]),
                 None if rows is None else int(float(rows) * _DIGITS),
             )
 
 
-def _bytes(number: str, unit: str) -> float | None:
+def _parse_bytes(number: str, unit: str) -> float | None:
     return float(number) * 1024 ** _UNITS.index(unit) if unit in _UNITS else None
 
 
@@ -125,7 +125,7 @@ class _Least:
 _NONE = _Least(0)
 
 
-def _least(nodes: Sequence[_Node], rows_of_files: RowsOfFiles) -> _Least:
+def _least_rows(nodes: Sequence[_Node], rows_of_files: RowsOfFiles) -> _Least:
     """The rows of the first of ``nodes``, at least; what is below it follows it."""
     top, below = nodes[0], nodes[1:]
     if not below:
@@ -134,12 +134,12 @@ def _least(nodes: Sequence[_Node], rows_of_files: RowsOfFiles) -> _Least:
     ends = [*starts[1:], len(below)]
     children = [below[at:end] for at, end in zip(starts, ends, strict=True)]
     if len(children) == 1:
-        return _least(children[0], rows_of_files) if top.name in _KEEPS_ROWS else _NONE
+        return _least_rows(children[0], rows_of_files) if top.name in _KEEPS_ROWS else _NONE
     counted = next((sides for start, sides in _COMBINED.items() if top.text.startswith(start)), None)
     if counted is None:
         return _NONE
-    parts = [_least(child, rows_of_files) for child in children[counted]]
-    return max(parts, key=lambda part: part.rows) if top.text.startswith("Join") else _sum(parts)
+    parts = [_least_rows(child, rows_of_files) for child in children[counted]]
+    return max(parts, key=lambda part: part.rows) if top.text.startswith("Join") else _sum_least(parts)
 
 
 def _of_leaf(leaf: _Node, rows_of_files: RowsOfFiles) -> _Least:
@@ -153,7 +153,7 @@ def _of_leaf(leaf: _Node, rows_of_files: RowsOfFiles) -> _Least:
     return _Least(int(leaf.size) // BYTES_OF_A_ROW)
 
 
-def _sum(parts: Sequence[_Least]) -> _Least:
+def _sum_least(parts: Sequence[_Least]) -> _Least:
     counted = [part for part in parts if part.rows]
     return _Least(
         sum(part.rows for part in counted), tuple(name for part in counted for name in part.sources)

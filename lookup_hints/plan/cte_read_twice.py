@@ -37,17 +37,21 @@ def private_columns(analysis: Analysis, joins: Sequence[LookupJoin]) -> Iterator
     statement = analysis.statement
     once = {cte: None for join in joins if join.repeated for cte in _ctes_around(statement, join)}
     for cte in once:
-        readers = statement.once(_readers, cte)
-        columns = _columns(analysis, cte, readers)
-        if len(readers) > 1 and columns and all(_can_give_back(statement, joins, *each) for each in readers):
+        readers = statement.once(_readers_of_cte, cte)
+        columns = _columns_of_cte(analysis, cte, readers)
+        if (
+            len(readers) > 1
+            and columns
+            and all(_can_restore_names(statement, joins, *each) for each in readers)
+        ):
             yield _with_private_columns(statement, cte, len(columns))
             listed = f"({', '.join(map(quoted, columns))})"
             yield from (
-                _given_back(statement, relation, listed) for _, relation in readers if not relation.columns
+                _restore_names(statement, relation, listed) for _, relation in readers if not relation.columns
             )
 
 
-def _columns(analysis: Analysis, cte: Cte, readers: list[tuple[Block, Relation]]) -> tuple[str, ...]:
+def _columns_of_cte(analysis: Analysis, cte: Cte, readers: list[tuple[Block, Relation]]) -> tuple[str, ...]:
     """What the columns of the CTE are called; nothing where that is not known."""
     given = names_of_cte(analysis.statement, cte)
     if given or cte.recursive or not readers:
@@ -55,7 +59,7 @@ def _columns(analysis: Analysis, cte: Cte, readers: list[tuple[Block, Relation]]
     return analysis.columns_of_cte(cte, readers[0][0]) or ()
 
 
-def _can_give_back(
+def _can_restore_names(
     statement: Statement, joins: Sequence[LookupJoin], block: Block, relation: Relation
 ) -> bool:
     is_table_query = block.source is not None and statement.tokens.is_word(block.source.at, "TABLE")
@@ -72,7 +76,7 @@ def _with_private_columns(statement: Statement, cte: Cte, count: int) -> Edit:
     return Edit(at, (statement.tokens.cut(name, name), f"({listed})"))
 
 
-def _given_back(statement: Statement, relation: Relation, listed: str) -> Edit:
+def _restore_names(statement: Statement, relation: Relation, listed: str) -> Edit:
     if relation.alias_at is not None:
         at, alias = statement.tokens.cut(relation.alias_at, relation.alias_at), ""
     else:
@@ -81,12 +85,12 @@ def _given_back(statement: Statement, relation: Relation, listed: str) -> Edit:
 
 
 def _is_read_again(statement: Statement, join: FoundJoin) -> bool:
-    return any(len(statement.once(_readers, cte)) > 1 for cte in _ctes_around(statement, join))
+    return any(len(statement.once(_readers_of_cte, cte)) > 1 for cte in _ctes_around(statement, join))
 
 
 def _can_run_once(statement: Statement, join: FoundJoin) -> bool:
     around = _ctes_around(statement, join)
-    reading = [block for cte in around for block, _ in statement.once(_readers, cte)]
+    reading = [block for cte in around for block, _ in statement.once(_readers_of_cte, cte)]
     may_be_random = (_may_be_random(statement, block) for block in (join.home, *reading))
     return all(cte.holder.stands_alone for cte in around) and all(may_be_random)
 
@@ -94,23 +98,25 @@ def _can_run_once(statement: Statement, join: FoundJoin) -> bool:
 def _ctes_around(statement: Statement, join: FoundJoin) -> list[Cte]:
     """The CTEs through which the rows of ``join`` come out: the one that holds it, those that read that."""
     found: list[Cte] = []
-    waiting = [_innermost(statement, join.at.start)]
+    waiting = [_innermost_cte(statement, join.at.start)]
     while waiting:
         cte = waiting.pop()
         if cte is not None and cte not in found:
             found.append(cte)
-            starts = (statement.pieces[relation.first].start for _, relation in statement.once(_readers, cte))
-            waiting += [_innermost(statement, start) for start in starts]
+            starts = (
+                statement.pieces[relation.first].start for _, relation in statement.once(_readers_of_cte, cte)
+            )
+            waiting += [_innermost_cte(statement, start) for start in starts]
     return found
 
 
-def _readers(statement: Statement, cte: Cte) -> list[tuple[Block, Relation]]:
+def _readers_of_cte(statement: Statement, cte: Cte) -> list[tuple[Block, Relation]]:
     """The relations that read ``cte``, with their blocks; but for those inside it, as it may read itself."""
     readers = statement.structure.readers_of(cte.query)
     return [each for each in readers if not cte.at.holds(statement.tokens.place(each[1]))]
 
 
-def _innermost(statement: Statement, offset: int) -> Cte | None:
+def _innermost_cte(statement: Statement, offset: int) -> Cte | None:
     holding = [cte for cte in statement.structure.ctes if cte.at.start <= offset < cte.at.end]
     return max(holding, key=lambda cte: cte.at.start, default=None)
 
@@ -183,14 +189,14 @@ def _is_computed_for_each_row(statement: Statement, home: Block, query: Query) -
     if not (is_scalar or query.lateral):
         return False
     return any(
-        not isinstance(each.tree, exp.EQ) and _names_any(statement, home, each.tree)
+        not isinstance(each.tree, exp.EQ) and _names_any_relation(statement, home, each.tree)
         for block in query.blocks
         for where in block.wheres
         for each in known_conjuncts(statement, where) or ()
     )
 
 
-def _names_any(statement: Statement, home: Block, tree: exp.Expr) -> bool:
+def _names_any_relation(statement: Statement, home: Block, tree: exp.Expr) -> bool:
     aliases = {alias.lower() for each in home.relations if (alias := statement.alias_of(each))}
     return any(column.table.lower() in aliases for column in tree.find_all(exp.Column) if column.table)
 

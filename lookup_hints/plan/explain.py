@@ -49,20 +49,22 @@ def joins_text(plan: LookupPlan, first_line: int = 1, measured: Figures = Mappin
         first_line: that of the statement in its file.
         measured: figures of lookups that have run.
     """
-    parts = [_join(plan, number, join, first_line, measured) for number, join in enumerate(plan.joins, 1)]
-    return "\n\n".join([*parts, *map(_scan, plan.scans), *(f"Note: {note}." for note in plan.notes)])
+    parts = [
+        _join_text(plan, number, join, first_line, measured) for number, join in enumerate(plan.joins, 1)
+    ]
+    return "\n\n".join([*parts, *map(_scan_text, plan.scans), *(f"Note: {note}." for note in plan.notes)])
 
 
-def _join(plan: LookupPlan, number: int, join: LookupJoin, first_line: int, measured: Figures) -> str:
+def _join_text(plan: LookupPlan, number: int, join: LookupJoin, first_line: int, measured: Figures) -> str:
     line = Span(plan.text, join.at.start, join.at.end).line + first_line - 1
     alias = "" if join.use.shown == join.use.table.name else f" AS {join.use.shown}"
     head = f"({number}) {join.kind} lookup join with {join.use.table.name}{alias}, line {line}"
     figures = measured.get(join.function.name, ())
-    ran = ["  measured", *_lines(figures)] if figures else []
-    return "\n".join([head, *_lines(_facts(plan, join)), *ran])
+    ran = ["  measured", *_aligned_lines(figures)] if figures else []
+    return "\n".join([head, *_aligned_lines(_join_facts(plan, join)), *ran])
 
 
-def _scan(scan: TableScan) -> str:
+def _scan_text(scan: TableScan) -> str:
     table = scan.use.table
     at_once = "one task" if scan.readers == 1 else f"at most {scan.readers} tasks at once"
     facts = [
@@ -75,7 +77,7 @@ def _scan(scan: TableScan) -> str:
         ("read by", at_once),
         *(("warning", text) for text in [scan.warning] if text),
     ]
-    return "\n".join([f"Whole table {table.name} is read", *_lines(facts)])
+    return "\n".join([f"Whole table {table.name} is read", *_aligned_lines(facts)])
 
 
 def rows_of(scan: TableScan) -> str:
@@ -83,7 +85,7 @@ def rows_of(scan: TableScan) -> str:
     return f"unknown: {scan.size.source}" if scan.size.rows is None else size_text(scan.size)
 
 
-def _lines(facts: Iterable[tuple[str, str]]) -> list[str]:
+def _aligned_lines(facts: Iterable[tuple[str, str]]) -> list[str]:
     facts = list(facts)
     width = max(len(name) for name, _ in facts)
     return [f"    {name:<{width}}  {value}" for name, value in facts]
@@ -102,7 +104,7 @@ def _order_text(plan: LookupPlan, order: JoinOrder, is_asked: bool) -> str:
     return f"the {which} one with {value} {condition.operator} {condition.column}, {by_whom}"
 
 
-def _budget(join: LookupJoin) -> Iterator[tuple[str, str]]:
+def _budget_facts(join: LookupJoin) -> Iterator[tuple[str, str]]:
     """What its requests share with others, where the user says anything of it."""
     budget, source = join.chosen.settings.budget, join.chosen.source
     is_bounded = bool(budget.name) or budget.is_limited
@@ -116,7 +118,7 @@ def _budget(join: LookupJoin) -> Iterator[tuple[str, str]]:
         yield "max requests", f"{most}{source('max-requests')}"
 
 
-def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
+def _join_facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     conditions, settings, source = join.conditions, join.chosen.settings, join.chosen.source
     yield "connector", join.use.table.connector
     yield "access", f"{'kept whole' if join.is_in_range else 'asked'}: {join.access.reason}"
@@ -141,7 +143,7 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     if conditions.after:
         yield "checked after", " AND ".join(plan.text_of(each.at) for each in conditions.after)
     if not join.is_in_range:
-        yield from _requests(join)
+        yield from _request_facts(join)
     if settings.cache is not None:
         past = "" if join.function.past_order is None else "; versions that have ended do not expire"
         yield "cache", f"{settings.cache}{past}{source(*CACHE_KEYS)}"
@@ -160,7 +162,7 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
         yield "note", note
 
 
-def _requests(join: LookupJoin) -> Iterator[tuple[str, str]]:
+def _request_facts(join: LookupJoin) -> Iterator[tuple[str, str]]:
     """How its source is asked."""
     settings, source = join.chosen.settings, join.chosen.source
     if settings.asynchronous:
@@ -173,4 +175,4 @@ def _requests(join: LookupJoin) -> Iterator[tuple[str, str]]:
     limits = () if settings.on_error == "fail" else ERROR_LIMIT_KEYS
     yield "on error", f"{settings.failures}{source('on-error', *letters, *limits)}"
     yield "batch size", f"at most {counted(settings.batch_size, 'key')} in one request{source('batch-size')}"
-    yield from _budget(join)
+    yield from _budget_facts(join)

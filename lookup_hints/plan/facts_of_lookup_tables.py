@@ -33,7 +33,7 @@ from lookup_hints.plan.parse.query_blocks import Block, Relation
 from lookup_hints.plan.parse.query_parts import is_one_query, script_variables
 from lookup_hints.plan.parse.statement import Remembering, Statement, once
 from lookup_hints.plan.session_interface import Context
-from lookup_hints.plan.spark_analysis import Analysis, Columns
+from lookup_hints.plan.spark_analysis import Analysis, NamesAndTypes
 from lookup_hints.plan.views_and_derived_tables import ViewResolver, names_view
 from lookup_hints.spi import Connector
 from lookup_hints.spi.arrow_types import type_name
@@ -61,7 +61,7 @@ class Facts(Remembering):
         self.inner_names = InnerNames(statement, self.analysis.columns_of, self.case_sensitive)
 
     @cached_property
-    def output(self) -> Columns | None:
+    def output(self) -> NamesAndTypes | None:
         """The columns that the one query of the statement gives; None for others.
 
         Raises:

@@ -16,7 +16,7 @@ from lookup_hints.plan.key_conditions import ColumnNames, Conditions, Conjunct, 
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.query_blocks import Block, Relation
 from lookup_hints.plan.parse.statement import Statement
-from lookup_hints.plan.spark_analysis import Analysis, Columns, KeyQuestion, LeftSide
+from lookup_hints.plan.spark_analysis import Analysis, KeyQuestion, LeftSide, NamesAndTypes
 from lookup_hints.spi import Connector, Filter, TableSize
 from lookup_hints.spi.request_and_answer import OrderCondition
 from lookup_hints.sql.text_edits import Cut, Edit, Fragment
@@ -265,7 +265,7 @@ class LookupPlan:
     sql: str
     joins: tuple[LookupJoin, ...] = ()
     scans: tuple[TableScan, ...] = ()
-    output: Columns | None = None
+    output: NamesAndTypes | None = None
     query: str | None = None
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -51,15 +51,18 @@ class KeyCast:
         for number, step in enumerate(self.steps):
             is_last = number == len(self.steps) - 1
             if is_last and self.digits is not None:
-                before, after = f"element_at(transform(array({before}", f"{after}){self._guarded(step)}), 1)"
+                before, after = (
+                    f"element_at(transform(array({before}",
+                    f"{after}){self._guarded_cast(step)}), 1)",
+                )
                 continue
             function = "try_cast" if self.recheck and is_last else "CAST"
             before, after = f"{function}({before}", f"{after} AS {written_type(step)})"
         return self.wrapping[0] + before, after + self.wrapping[1]
 
-    def _guarded(self, column: str) -> str:
+    def _guarded_cast(self, column: str) -> str:
         """The last cast as a lambda: no false match below this many digits, an error above them."""
-        precision, scale = _precision(column)
+        precision, scale = _precision_and_scale(column)
         largest = _ABOVE.get(column, f"1E{precision - scale}D")
         written = written_type(column)
         message = (
@@ -101,12 +104,12 @@ def key_cast(left: str, column: str, *, ansi: bool = True, zone: str = "") -> Ke
     if _is_exact(left) and _is_exact(column):
         common = _wider_decimal(left, column)
         # Where the common type has fewer decimals than the column, several values of it are one there.
-        is_told_apart = _precision(column)[1] <= _precision(common)[1]
+        is_told_apart = _precision_and_scale(column)[1] <= _precision_and_scale(common)[1]
         return KeyCast((common, column), recheck=True) if is_told_apart else None
     if _is_number(left) and _is_number(column):
-        return _floating(left, column, _common_float(left, column, ansi))
+        return _floating_cast(left, column, _common_float(left, column, ansi))
     if left == "string":
-        return _from_text(column, ansi)
+        return _cast_from_text(column, ansi)
     if (left, column) == ("timestamp", "timestamp_ntz") and not _FIXED_ZONE.fullmatch(zone):
         return None
     return _KEY_CASTS.get((left, column))
@@ -143,7 +146,7 @@ _KEY_CASTS = {
 }
 
 
-def _from_text(column: str, ansi: bool) -> KeyCast | None:
+def _cast_from_text(column: str, ansi: bool) -> KeyCast | None:
     """A text against another type: Spark reads the text as that type, or as a wider one.
 
     With ANSI a text that is no number fails the query; without, it equals nothing.
@@ -151,7 +154,7 @@ def _from_text(column: str, ansi: bool) -> KeyCast | None:
     if column in _INTEGERS and column != "bigint" and ansi:
         return KeyCast(("bigint", column), recheck=True)
     if _DECIMAL.fullmatch(column) or (column == "float" and ansi):
-        return _floating("string", column, "double")
+        return _floating_cast("string", column, "double")
     if is_key_type(column):
         return KeyCast((column,))
     return None
@@ -164,14 +167,14 @@ def _common_float(left: str, column: str, ansi: bool) -> str:
     return "float" if is_float else "double"
 
 
-def _floating(left: str, column: str, common: str) -> KeyCast:
+def _floating_cast(left: str, column: str, common: str) -> KeyCast:
     """A key that is compared with the column as a floating point number, FLOAT or DOUBLE."""
     steps = () if left == common else (common,)
     if column == common:
         return KeyCast(steps)
     if column == "float":
         return KeyCast((*steps, column), recheck=True)
-    precision, scale = _precision(column)
+    precision, scale = _precision_and_scale(column)
     told_apart = _DIGITS_TOLD_APART[common]
     digits = None if precision <= told_apart else told_apart - scale
     return KeyCast((*steps, column), recheck=True, digits=digits)
@@ -185,14 +188,14 @@ def _is_exact(kind: str) -> bool:
     return kind in _INTEGERS or _DECIMAL.fullmatch(kind) is not None
 
 
-def _precision(kind: str) -> tuple[int, int]:
+def _precision_and_scale(kind: str) -> tuple[int, int]:
     match = _DECIMAL.fullmatch(kind)
     return (int(match[1]), int(match[2])) if match else (_DIGITS[kind], 0)
 
 
 def _wider_decimal(one: str, other: str) -> str:
     """The DECIMAL in which Spark compares two exact numbers (its DecimalPrecisionTypeCoercion)."""
-    (p1, s1), (p2, s2) = _precision(one), _precision(other)
+    (p1, s1), (p2, s2) = _precision_and_scale(one), _precision_and_scale(other)
     scale = max(s1, s2)
     surplus = max(0, max(p1 - s1, p2 - s2) + scale - 38)
     digits = max(p1 - s1, p2 - s2) + scale - surplus

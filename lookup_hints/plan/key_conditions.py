@@ -49,7 +49,7 @@ class ColumnNames:
         too, Spark has already refused the statement as ambiguous.
         """
         parts = [part.name for part in reference.parts]
-        if len(parts) > 1 and self._same(parts[0], self.alias):
+        if len(parts) > 1 and self._same_name(parts[0], self.alias):
             return self.own_name(parts[1])
         if len(parts) > 1 and self.is_other(parts[0]):
             return None
@@ -58,25 +58,25 @@ class ColumnNames:
     def qualifier_length(self, reference: exp.Column) -> int:
         """How many parts of ``reference`` stand before the dimension column's own name."""
         parts = [part.name for part in reference.parts]
-        return 1 if len(parts) > 1 and self._same(parts[0], self.alias) else 0
+        return 1 if len(parts) > 1 and self._same_name(parts[0], self.alias) else 0
 
     def is_other(self, name: str) -> bool:
         """Whether ``name`` is that of another relation of the block."""
-        return self.aliases.get(self._folded(name), 0) > self._same(name, self.alias)
+        return self.aliases.get(self._fold_case(name), 0) > self._same_name(name, self.alias)
 
     def own_name(self, name: str) -> str | None:
         """The dimension column (by the table's own name) that the query calls ``name``, or None."""
-        return self._own_names.get(self._folded(name))
+        return self._own_names.get(self._fold_case(name))
 
     @cached_property
     def _own_names(self) -> dict[str, str]:
-        called = list(zip(map(self._folded, self.columns), self.table.schema.names, strict=False))
+        called = list(zip(map(self._fold_case, self.columns), self.table.schema.names, strict=False))
         return dict(reversed(called))  # the first of two that are called alike
 
-    def _same(self, one: str, other: str) -> bool:
-        return self._folded(one) == self._folded(other)
+    def _same_name(self, one: str, other: str) -> bool:
+        return self._fold_case(one) == self._fold_case(other)
 
-    def _folded(self, name: str) -> str:
+    def _fold_case(self, name: str) -> str:
         return name if self.case_sensitive else name.lower()
 
 
@@ -173,7 +173,7 @@ def sorted_conditions(
         )
         if equality is not None and is_first and equality.column in askable:
             if previous is not None and not previous.kept:
-                residual.append(_whole(statement, previous))
+                residual.append(_whole_equality(statement, previous))
             keys[equality.column] = equality
             continue
         for implied in implied_equalities(statement, conjunct, names):
@@ -192,7 +192,9 @@ def not_asked(
     statement: Statement, keys: Iterable[KeyEquality], chosen: Sequence[KeyEquality]
 ) -> list[Conjunct]:
     """The equalities of ``keys`` that are not ``chosen``: they are checked on the rows found."""
-    return [_whole(statement, key) for key in keys if key not in chosen and not (key.shared or key.kept)]
+    return [
+        _whole_equality(statement, key) for key in keys if key not in chosen and not (key.shared or key.kept)
+    ]
 
 
 def chosen_keys(
@@ -210,11 +212,11 @@ def chosen_keys(
     return tuple(in_table_order)
 
 
-def _whole(statement: Statement, key: KeyEquality) -> Conjunct:
-    return Conjunct(key.whole, _tree(statement, key.whole))
+def _whole_equality(statement: Statement, key: KeyEquality) -> Conjunct:
+    return Conjunct(key.whole, _parse_condition(statement, key.whole))
 
 
-def _tree(statement: Statement, part: Cut) -> exp.Expr:
+def _parse_condition(statement: Statement, part: Cut) -> exp.Expr:
     tree = statement.expression(part)
     if tree is None:
         raise UnreadableStatement(
@@ -236,7 +238,7 @@ def conjuncts(statement: Statement, part: Cut) -> Iterator[Conjunct]:
         return
     parts = list(cut_at(statement, part, "AND"))
     if len(parts) == 1 or isinstance(tree, exp.Or):  # AND binds closer: a AND b OR c is one condition
-        yield Conjunct(part, _tree(statement, part))
+        yield Conjunct(part, _parse_condition(statement, part))
         return
     trees = [statement.expression(each) for each in parts]
     # What sqlglot cannot read as a whole, for one odd conjunct, it reads one by one.
@@ -274,7 +276,7 @@ def cut_at(statement: Statement, part: Cut, word: str) -> Iterator[Cut]:
     """The stretches between the top-level ANDs (or ORs); the AND of BETWEEN and those of CASE are no cuts."""
     first, last = statement.tokens.indices(part)
     if next(statement.tokens.places(word, first, last), None) is None:
-        yield _between(statement, first, last)
+        yield _cut_between(statement, first, last)
         return
     begin, betweens = first, 0
     for index in statement.tokens.in_plain_sight(first, last):
@@ -285,12 +287,12 @@ def cut_at(statement: Statement, part: Cut, word: str) -> Iterator[Cut]:
         if piece.is_word("AND") and betweens:
             betweens -= 1
         elif piece.is_word(word):
-            yield _between(statement, begin, index - 1)
+            yield _cut_between(statement, begin, index - 1)
             begin = index + 1
-    yield _between(statement, begin, last)
+    yield _cut_between(statement, begin, last)
 
 
-def _between(statement: Statement, first: int, last: int) -> Cut:
+def _cut_between(statement: Statement, first: int, last: int) -> Cut:
     if first > last:
         at = min(first, len(statement.pieces) - 1)
         problem = "A condition is missing beside this AND."
@@ -416,7 +418,7 @@ def between_parts(statement: Statement, at: Cut) -> tuple[Conjunct, ...] | None:
     trees = [statement.expression(each) for each in parts]
     if trees != [whole.this, whole.args["low"], whole.args["high"]]:
         return None
-    return tuple(Conjunct(each, _tree(statement, each)) for each in parts)
+    return tuple(Conjunct(each, _parse_condition(statement, each)) for each in parts)
 
 
 def bare_column(tree: exp.Expr, names: ColumnNames) -> str | None:

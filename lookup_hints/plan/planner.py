@@ -73,9 +73,9 @@ def plan(text: SqlText, hints: tuple[LookupHint, ...], context: Context) -> Look
         if describes(statement):
             return LookupPlan(text, facts.analysis.over_stubs())
         output = facts.output  # Spark's errors come first
-        _account_for_names(statement)
+        _check_names_were_read(statement)
         notes, warnings = check_times(facts)
-        planned = _planned(facts, _settled_at_first(facts))
+        planned = _plan_in_rounds(facts, _starting_decisions(facts))
     except RecursionError:
         raise _nested_too_deeply(statement) from None
     except (LookupError, AttributeError, StopIteration, AssertionError) as error:
@@ -88,7 +88,7 @@ def plan(text: SqlText, hints: tuple[LookupHint, ...], context: Context) -> Look
 # --- what is decided --------------------------------------------------------------------------------
 
 
-def _settled_at_first(facts: Facts) -> Decisions:
+def _starting_decisions(facts: Facts) -> Decisions:
     """What is settled before anything is found: all is looked through; or all is read, where it must be.
 
     Raises:
@@ -106,7 +106,7 @@ def _settled_at_first(facts: Facts) -> Decisions:
     )
 
 
-def _planned(facts: Facts, settled: Decisions) -> LookupPlan:
+def _plan_in_rounds(facts: Facts, settled: Decisions) -> LookupPlan:
     """What each use does, and the text that says so: found, decided, written; again where one settles more.
 
     Of each use three things can be settled: that it is read, that no constants are asked for instead, and
@@ -128,12 +128,12 @@ def _planned(facts: Facts, settled: Decisions) -> LookupPlan:
             if better_read:
                 settled = settled.choosing(better_read)
                 continue
-            written = _written(facts, found, access)
+            written = _write_plan(facts, found, access)
             if isinstance(written, LookupPlan):
                 return written
             refusal = written
         assert refusal is not None, "what is not written is refused"
-        more = _more_settled(facts, settled, refusal)
+        more = _decisions_after_refusal(facts, settled, refusal)
         if more is None:
             told = first or refusal
             raise told if isinstance(told, UnreadableStatement) else UnsupportedLookup(told.problems)
@@ -143,7 +143,9 @@ def _planned(facts: Facts, settled: Decisions) -> LookupPlan:
     raise AssertionError("nothing more is settled, and nothing written")
 
 
-def _more_settled(facts: Facts, settled: Decisions, refusal: UnsupportedLookup) -> Decisions | None:
+def _decisions_after_refusal(
+    facts: Facts, settled: Decisions, refusal: UnsupportedLookup
+) -> Decisions | None:
     """What a refusal settles: a table is read, or not looked through to; None: the user is told."""
     if isinstance(refusal, NotReadEither):
         return None
@@ -161,7 +163,7 @@ def _more_settled(facts: Facts, settled: Decisions, refusal: UnsupportedLookup) 
     return settled.without_look_through(dropped)
 
 
-def _written(
+def _write_plan(
     facts: Facts, found: FoundJoins, access: dict[LookupUse, AccessDecision]
 ) -> LookupPlan | UnsupportedLookup:
     """The plan; or why a join cannot be what was found, or a table may not be read."""
@@ -207,7 +209,7 @@ def _check_hints(facts: Facts, found: FoundJoins) -> None:
         if hint is not None and hint.options.get("access") in ("scan", "auto"):
             hintable.append(use)
     problems = [
-        _unmatched(hint, facts, found)
+        _unmatched_hint(hint, facts, found)
         for hint in facts.hints
         if not any(facts.names_use(hint, use) or is_inside(hint, use) for use in hintable)
     ]
@@ -215,7 +217,7 @@ def _check_hints(facts: Facts, found: FoundJoins) -> None:
         raise HintError(problems)
 
 
-def _unmatched(hint: LookupHint, facts: Facts, found: FoundJoins) -> Problem:
+def _unmatched_hint(hint: LookupHint, facts: Facts, found: FoundJoins) -> Problem:
     uses = [join.use for join in found.joins if hint.select in facts.selects(join.use)]
     message = f"LOOKUP names {hint.table!r}, but no lookup join in this query block has that alias."
     by_name = [use.alias for use in uses if use.table.name.lower() == hint.table.lower()]
@@ -231,7 +233,7 @@ def _unmatched(hint: LookupHint, facts: Facts, found: FoundJoins) -> Problem:
     return Problem(message, hint.places.get("table", hint.at), tip)
 
 
-def _account_for_names(statement: Statement) -> None:
+def _check_names_were_read(statement: Statement) -> None:
     """A lookup table's name that stands where a relation does must have been read as one."""
     read = {relation.name_at for _, relation in statement.structure.relations}
     read |= {use.index for use in statement.uses}

@@ -22,10 +22,10 @@ from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.sql.lexer import quoted, text_value
 from lookup_hints.sql.text_edits import Cut, Edit, Fragment, original_offset, spliced
 
-Columns = tuple[tuple[str, str], ...]
+NamesAndTypes = tuple[tuple[str, str], ...]
 """Name and Spark type name of each output column."""
 
-Analyse = Callable[[str], Columns]
+Analyse = Callable[[str], NamesAndTypes]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Analysis:
     def knows(self) -> bool:
         return self._analyse is not None
 
-    def output(self) -> Columns | None:
+    def output(self) -> NamesAndTypes | None:
         """What the statement, which is a query, gives.
 
         Raises:
@@ -112,16 +112,16 @@ class Analysis:
             if type(error).__name__ == "ParseException":
                 # It shows the text that it is about, which should be the user's.
                 self._let_spark_parse(as_written(self.statement, query))
-            put_in_place(error, text, self._edits, query)
+            put_in_place(error, text, self._stub_edits, query)
             raise
 
     def whole(self) -> str:
         """The one query of the statement over stubs."""
-        return self._text(self.statement.queries[0])
+        return self._stubbed_text(self.statement.queries[0])
 
     def over_stubs(self) -> str:
         """The whole statement over stubs: what Spark says of its columns is true of it."""
-        return self._text(Cut(0, len(self.statement.text)))
+        return self._stubbed_text(Cut(0, len(self.statement.text)))
 
     def _let_spark_parse(self, sql: str) -> None:
         """Raise Spark's error where it cannot parse ``sql``; lookup tables in it are not known to Spark."""
@@ -142,8 +142,9 @@ class Analysis:
 
     def _columns_asked(self, wanted: str, relation: Relation, alias: str = "") -> tuple[str, ...] | None:
         """The names of what ``SELECT wanted FROM relation alias`` gives; None where Spark refuses it."""
-        rows = self._text(self._place(relation))
-        return self._names(self._beneath(self._levels(relation), f"SELECT {wanted} FROM {rows}{alias}"))  # noqa: S608
+        rows = self._stubbed_text(self._place_of(relation))
+        query = f"SELECT {wanted} FROM {rows}{alias}"  # noqa: S608 (the user's own text)
+        return self._analysed_names(self._under_ctes(self._levels_around(relation), query))
 
     def has_hash(self, relation: Relation) -> bool:
         """Whether Spark can tell a hash of its rows; of maps it cannot."""
@@ -159,14 +160,14 @@ class Analysis:
 
     def columns_of_cte(self, cte: Cte, block: Block) -> tuple[str, ...] | None:
         """The names of the columns of a CTE that ``block`` reads."""
-        return self._names(self._beneath(block.query.levels, f"SELECT * FROM {quoted(cte.name)}"))  # noqa: S608
+        return self._analysed_names(self._under_ctes(block.query.levels, f"SELECT * FROM {quoted(cte.name)}"))  # noqa: S608
 
     def rows_of(self, block: Block, left: LeftSide) -> str:
         """A query for the rows of the left side of a join in ``block``."""
         assert left.at is not None, "the left side of a join is a part of the text"
-        rows = self._text(left.at)
+        rows = self._stubbed_text(left.at)
         every = rows if left.is_query else f"SELECT * FROM {rows}"  # noqa: S608 (the user's own text)
-        return self._beneath(block.query.levels, every)
+        return self._under_ctes(block.query.levels, every)
 
     def asking_rows(self, question: KeyQuestion) -> str:
         """A query with a row for each row of the left side of ``question``, which is a part of the text.
@@ -174,14 +175,14 @@ class Analysis:
         It gives the keys alone where ``key_types`` asks the same: Spark analyses it once for both.
         """
         assert question.left.at is not None, "there is a left side"
-        only, text = self._only_relation(question), self.statement.text
-        if only is not None and self._place(only).of(text) == question.left.at.of(text).strip():
-            return next(self._key_texts(question, self._wanted(question)))
+        only, text = self._single_relation_of(question), self.statement.text
+        if only is not None and self._place_of(only).of(text) == question.left.at.of(text).strip():
+            return next(self._key_texts(question, self._wanted_fragments(question)))
         return self.rows_of(question.home, question.left)
 
     def columns_before(self, block: Block, left: LeftSide) -> tuple[str, ...] | None:
         """The names of the columns on the left side of a join in ``block``."""
-        return self._names(self.rows_of(block, left))
+        return self._analysed_names(self.rows_of(block, left))
 
     def key_types(self, questions: Sequence[KeyQuestion]) -> list[list[str]]:
         """The types of the left sides of keys, for each of ``questions``; asked all at once.
@@ -193,7 +194,7 @@ class Analysis:
             KeyTypeError: the first question that Spark cannot answer, as a key does not stand by itself.
         """
         assert self._analyse is not None
-        parts = [self._part_texts(self._wanted(question)) for question in questions]
+        parts = [self._part_texts(self._wanted_fragments(question)) for question in questions]
         scopes = [next(self._key_texts(question, ["NULL"])) for question in questions]
         # The joins of a star have one fact table on their left: one query over it gives all of their keys.
         kinds: dict[str, dict[str, str]] = {scope: {} for scope in scopes}
@@ -212,7 +213,7 @@ class Analysis:
         return [[kinds[scope][text] for text in texts] for scope, texts in zip(scopes, parts, strict=True)]
 
     def _key_types(self, question: KeyQuestion) -> list[str]:
-        parts = self._wanted(question)
+        parts = self._wanted_fragments(question)
         try:
             return self._types_of(question, parts)
         except Exception:
@@ -241,29 +242,29 @@ class Analysis:
         use, home = question.use, question.home
         wanted = ", ".join(f"{text} AS k{number}" for number, text in enumerate(self._part_texts(parts)))
         left = question.left
-        only = None if left.at is None else self._only_relation(question)
+        only = None if left.at is None else self._single_relation_of(question)
         if only is not None:
-            rows = self._text(self._place(only))
-            yield self._beneath(home.query.levels, f"SELECT {wanted} FROM {rows}")  # noqa: S608
+            rows = self._stubbed_text(self._place_of(only))
+            yield self._under_ctes(home.query.levels, f"SELECT {wanted} FROM {rows}")  # noqa: S608
         if left.at is None:
-            wider = self._ever_wider(f"SELECT {wanted}", use.block)
+            wider = self._in_wider_queries(f"SELECT {wanted}", use.block)
             around = use.block.query.outer
             has_outer = around is not None and around.source is not None
             if has_outer and not all(key.constant for key in question.keys):
                 next(wider)  # by itself the query around it is sure to be missing
         elif left.is_query:
-            wider = self._ever_wider(f"{self._text(left.at)} |> SELECT {wanted}", home)
+            wider = self._in_wider_queries(f"{self._stubbed_text(left.at)} |> SELECT {wanted}", home)
         else:
-            wider = self._ever_wider(f"SELECT {wanted} FROM {self._text(left.at)}", home)  # noqa: S608
+            wider = self._in_wider_queries(f"SELECT {wanted} FROM {self._stubbed_text(left.at)}", home)  # noqa: S608
         yield from wider
 
-    def _only_relation(self, question: KeyQuestion) -> Relation | None:
+    def _single_relation_of(self, question: KeyQuestion) -> Relation | None:
         """The one relation that all columns of the keys are of, by their qualifier; else None.
 
         By itself it says the same as the whole left side, in a fraction of the time.
         """
         statement = self.statement
-        trees = [statement.expression(part) for part in self._wanted(question)]
+        trees = [statement.expression(part) for part in self._wanted_fragments(question)]
         columns = [column for tree in trees if tree is not None for column in tree.find_all(exp.Column)]
         qualifiers = {column.parts[0].name.lower() for column in columns if len(column.parts) > 1}
         is_told = None not in trees and not any(tree and tree.find(exp.Query) for tree in trees)
@@ -276,16 +277,16 @@ class Analysis:
         ]
         return named[0] if len(named) == 1 and named[0] is not question.use.relation else None
 
-    def _place(self, relation: Relation) -> Cut:
+    def _place_of(self, relation: Relation) -> Cut:
         return self.statement.tokens.place(relation)
 
-    def _wanted(self, question: KeyQuestion) -> list[Fragment]:
+    def _wanted_fragments(self, question: KeyQuestion) -> list[Fragment]:
         wanted: list[Fragment] = [key.left for key in question.keys]
         return wanted if question.value is None else [*wanted, question.value]
 
     # --- texts -------------------------------------------------------------------------------------
 
-    def _names(self, sql: str) -> tuple[str, ...] | None:
+    def _analysed_names(self, sql: str) -> tuple[str, ...] | None:
         if self._analyse is None:
             return None
         try:
@@ -301,7 +302,7 @@ class Analysis:
         """``part`` with a NULL of its type for each variable of the script."""
         tokens = self.statement.tokens
         if not self._variables:
-            return self._text(part)
+            return self._stubbed_text(part)
         first, last = tokens.indices(part)
         edits = [
             Edit(tokens.cut(index, index), (f"CAST(NULL AS {self._variables[piece.name.lower()]})",))
@@ -309,32 +310,32 @@ class Analysis:
             if piece.is_name and piece.name.lower() in self._variables
             if not (tokens.is_symbol(index - 1, ".") or tokens.is_symbol(index + 1, "("))
         ]
-        return spliced(self.statement.text, [*self._edits, *edits], part)
+        return spliced(self.statement.text, [*self._stub_edits, *edits], part)
 
-    def _ever_wider(self, body: str, block: Block) -> Iterator[str]:
+    def _in_wider_queries(self, body: str, block: Block) -> Iterator[str]:
         """``body`` by itself, then within each of the queries around it, whose columns it may name."""
-        yield self._beneath(block.query.levels, body)
+        yield self._under_ctes(block.query.levels, body)
         around = block.query.outer
         while around is not None:
             if around.source is not None:
                 place, inner = self.statement.tokens.place, body
-                body = _over(self._text(place(around.source)), inner)
-                yield self._beneath(around.query.levels, body)
+                body = _keys_over(self._stubbed_text(place(around.source)), inner)
+                yield self._under_ctes(around.query.levels, body)
                 # What stands in ON may name the right side of a SEMI or ANTI join.
-                each = [self._text(place(relation)) for relation in around.relations]
-                yield self._beneath(around.query.levels, _over(", ".join(each), inner))
+                each = [self._stubbed_text(place(relation)) for relation in around.relations]
+                yield self._under_ctes(around.query.levels, _keys_over(", ".join(each), inner))
             around = around.query.outer
 
-    def _beneath(self, levels: Sequence[Level], body: str) -> str:
+    def _under_ctes(self, levels: Sequence[Level], body: str) -> str:
         """``body`` below the WITHs that it can name: inner ones may hide outer ones of the same name."""
         for level in levels:
             if level:
                 recursive = "RECURSIVE " if any(cte.recursive for cte in level) else ""
-                ctes = ", ".join(self._text(cte.at) for cte in level)
+                ctes = ", ".join(self._stubbed_text(cte.at) for cte in level)
                 body = f"WITH {recursive}{ctes} SELECT * FROM ({body})"  # noqa: S608 (the user's own text)
         return body
 
-    def _levels(self, relation: Relation) -> Sequence[Level]:
+    def _levels_around(self, relation: Relation) -> Sequence[Level]:
         block = next(
             block
             for block in reversed(self.statement.structure.blocks)
@@ -342,19 +343,19 @@ class Analysis:
         )
         return block.query.levels
 
-    def _text(self, part: Cut) -> str:
+    def _stubbed_text(self, part: Cut) -> str:
         if part not in self._texts:  # each join asks for the rows of the same left side
-            self._texts[part] = spliced(self.statement.text, self._edits, part)
+            self._texts[part] = spliced(self.statement.text, self._stub_edits, part)
         return self._texts[part]
 
     @cached_property
-    def _edits(self) -> list[Edit]:
-        stubs = (edit for use in self.statement.uses for edit in _stub(self.statement, use))
-        nearest = () if self._takes_asof else _without_asof(self.statement)
+    def _stub_edits(self) -> list[Edit]:
+        stubs = (edit for use in self.statement.uses for edit in _stub_of_use(self.statement, use))
+        nearest = () if self._takes_asof else _edits_without_asof(self.statement)
         return [*without_hints_and_times(self.statement), *stubs, *nearest]
 
 
-def _without_asof(statement: Statement) -> Iterator[Edit]:
+def _edits_without_asof(statement: Statement) -> Iterator[Edit]:
     """The edits that make ordinary joins of ASOF JOINs with lookup tables: these give the same columns."""
     tokens = statement.tokens
     for use in statement.uses:
@@ -369,7 +370,7 @@ def _without_asof(statement: Statement) -> Iterator[Edit]:
             yield Edit(tokens.cut(last + 2, last + 2), ("ON (", step.match, ") AND"))
 
 
-def _over(source: str, body: str) -> str:
+def _keys_over(source: str, body: str) -> str:
     return f"SELECT __keys.* FROM {source}, LATERAL ({body}) AS __keys"  # noqa: S608 (the user's own text)
 
 
@@ -399,7 +400,7 @@ def selected_instead(statement: Statement, use: LookupUse) -> list[Edit]:
     return [Edit(statement.tokens.cut(source.at, source.at), ("SELECT * FROM",))]
 
 
-def _stub(statement: Statement, use: LookupUse, condition: str = "false") -> Iterator[Edit]:
+def _stub_of_use(statement: Statement, use: LookupUse, condition: str = "false") -> Iterator[Edit]:
     relation, tokens = use.relation, statement.tokens
     at = tokens.cut(relation.start, relation.last)
     samples = [
@@ -421,7 +422,7 @@ def extended(rows: tuple[Fragment, ...], extensions: Sequence[Cut]) -> tuple[Fra
 def guarded(statement: Statement, use: LookupUse) -> Iterator[Edit]:
     """The edits for a table in a CTE that nobody reads, as all its readers ask: to read it is an error."""
     message = text_value(f"{use.table.name} is asked by key, and not read here")
-    yield from _stub(statement, use, f"raise_error({message}) IS NOT NULL")
+    yield from _stub_of_use(statement, use, f"raise_error({message}) IS NOT NULL")
 
 
 # --- places of Spark's errors -----------------------------------------------------------------------
@@ -472,9 +473,9 @@ def as_written(statement: Statement, part: Cut) -> str:
     out = statement.text[: part.end]
     for edit in removals(statement.text):
         if edit.at.end <= part.end:
-            out = out[: edit.at.start] + _blanks(edit.at.of(statement.text)) + out[edit.at.end :]
-    return _blanks(out[: part.start]) + out[part.start :]
+            out = out[: edit.at.start] + _blank_out(edit.at.of(statement.text)) + out[edit.at.end :]
+    return _blank_out(out[: part.start]) + out[part.start :]
 
 
-def _blanks(text: str) -> str:
+def _blank_out(text: str) -> str:
     return re.sub(r"[^\n]", " ", text)

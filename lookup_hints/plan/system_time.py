@@ -57,7 +57,7 @@ def check_times(facts: Facts) -> tuple[list[str], list[str]]:
     times = _ProcessingTimes(statement, facts.analysis, facts.context.analysed_plan)
     unused: dict[str, list[TimedRelation]] = {}
     own = {use.relation for use in statement.uses}
-    for use in _timed(facts):
+    for use in _timed_relations(facts):
         versioned = [table for table in use.tables if versions_of(table) is not None]
         if versioned and use.relation in own:
             continue  # it does choose rows
@@ -69,16 +69,16 @@ def check_times(facts: Facts) -> tuple[list[str], list[str]]:
     notes, warnings = list[str](), list[str]()
     for time, uses in unused.items():
         note = _event_time_note(statement, time, uses)
-        wanted = [_wanted(facts, use) for use in uses]
+        wanted = [_strictest_option(facts, use) for use in uses]
         for use, value in zip(uses, wanted, strict=True):
             if value.value == "error":
-                raise _forbidden(statement, use, note, value)
+                raise _forbidden_time(statement, use, note, value)
         notes.append(note)
         warnings += [note] if any(value.value == "warn" for value in wanted) else []
     return notes, warnings
 
 
-def _timed(facts: Facts) -> Iterator[TimedRelation]:
+def _timed_relations(facts: Facts) -> Iterator[TimedRelation]:
     statement = facts.statement
     own = {use.relation: (use.table,) for use in statement.uses}
     queries = frozenset(statement.timed)
@@ -92,7 +92,7 @@ def _timed(facts: Facts) -> Iterator[TimedRelation]:
         yield TimedRelation(relation, block, relation.time, tables if seen is None else (seen.base,))
 
 
-def _wanted(facts: Facts, use: TimedRelation) -> InForce:
+def _strictest_option(facts: Facts, use: TimedRelation) -> InForce:
     """What to do of a time that is not used: the strictest of what its tables say, or the session."""
     given = [options_of_table(table) for table in use.tables] or [{}]
     found = [in_force(_OPTION, facts.context.conf, {Place.HINT: {}, Place.TABLE: each}) for each in given]
@@ -118,7 +118,7 @@ def _event_time_note(statement: Statement, time: str, uses: Iterable[TimedRelati
     )
 
 
-def _forbidden(statement: Statement, use: TimedRelation, note: str, value: InForce) -> UnsupportedLookup:
+def _forbidden_time(statement: Statement, use: TimedRelation, note: str, value: InForce) -> UnsupportedLookup:
     said = f" ({value.source.value})" if value.source is not None else ""
     return UnsupportedLookup(
         Problem(

@@ -67,7 +67,7 @@ class ViewResolver:
     def of_query(self, query: Query) -> LookThrough | None:
         """What the query sees, where it is one lookup table and nothing more."""
         try:
-            found = self._of_query(query)
+            found = self._look_through_query(query)
         except UnsupportedLookup:
             return None
         return found if found is not None and found.is_clear else None
@@ -75,23 +75,23 @@ class ViewResolver:
     def through(self, relation: Relation) -> LookThrough | None:
         """What a derived table, CTE or view sees, where it is one lookup table and nothing more."""
         if relation not in self._found:
-            self._found[relation] = self._through(relation)
+            self._found[relation] = self._look_through(relation)
         return self._found[relation]
 
-    def _through(self, relation: Relation) -> LookThrough | None:
+    def _look_through(self, relation: Relation) -> LookThrough | None:
         if relation.lateral or not relation.plain:
             return None
         if relation.shape is Shape.QUERY and relation.query is not None:
             name = self._statement.alias_of(relation)
-            return _shown(self.of_query(relation.query), f"derived table {name or ''}".rstrip())
+            return _with_name(self.of_query(relation.query), f"derived table {name or ''}".rstrip())
         if relation.shape is not Shape.TABLE or not relation.name:
             return None
         if relation.cte is not None:
-            return _shown(self._of_cte(relation.cte), f"CTE {relation.name}")
+            return _with_name(self._look_through_cte(relation.cte), f"CTE {relation.name}")
         is_table = self._statement.table_of(relation) is not None
-        return None if is_table else _shown(self._find_view(relation.name), f"view {relation.name}")
+        return None if is_table else _with_name(self._find_view(relation.name), f"view {relation.name}")
 
-    def _of_cte(self, cte: Cte) -> LookThrough | None:
+    def _look_through_cte(self, cte: Cte) -> LookThrough | None:
         if cte.recursive:
             return None
         found, names = self.of_query(cte.query), names_of_cte(self._statement, cte)
@@ -103,7 +103,7 @@ class ViewResolver:
         through = replace(found, columns=tuple(renamed))
         return through if through.is_clear else None
 
-    def _of_query(self, query: Query) -> LookThrough | None:
+    def _look_through_query(self, query: Query) -> LookThrough | None:
         block = plain_block(self._statement, query)
         if block is None or block.source is None or block.distinct or query.first != block.first:
             return None
@@ -115,7 +115,7 @@ class ViewResolver:
         is_now = head.time is None or (is_plain and self._statement.calls_the_present(head.time))
         if below is None or head.lateral or not head.plain or not is_now:
             return None
-        names = self._names(head, below)
+        names = self._names_of_view(head, below)
         if names is None:
             return None
         inside = _Inside(self._statement, names, dict(below.columns))
@@ -128,7 +128,7 @@ class ViewResolver:
             below.base, tuple(columns), (*below.where, *([where] if where else [])), hinted=hinted
         )
 
-    def _names(self, head: Relation, below: LookThrough) -> ColumnNames | None:
+    def _names_of_view(self, head: Relation, below: LookThrough) -> ColumnNames | None:
         columns = head.columns or below.names
         if len(columns) != len(below.names) or len({name.lower() for name in columns}) != len(columns):
             return None
@@ -150,7 +150,7 @@ class _Inside:
         assert block.source is not None
         columns: list[tuple[str, Expression]] = []
         for part in select_items(self._statement, block):
-            found = self._star(part) or self._item(part)
+            found = self._expand_star(part) or self._select_item(part)
             if found is None:
                 return None
             columns += found
@@ -172,7 +172,7 @@ class _Inside:
         parts.append(text[at : part.end])
         return Expression(tuple(each for each in parts if each != "")).with_columns(self._below)
 
-    def _star(self, part: Cut) -> list[tuple[str, Expression]] | None:
+    def _expand_star(self, part: Cut) -> list[tuple[str, Expression]] | None:
         """The columns of ``*``, ``c.*`` or ``* EXCEPT (...)``; None for anything else."""
         tokens = self._statement.tokens
         at, last = tokens.indices(part)
@@ -190,7 +190,7 @@ class _Inside:
         called = zip(self._names.columns, self._names.table.schema.names, strict=True)
         return [(name, self._below[own]) for name, own in called if own not in without]
 
-    def _item(self, part: Cut) -> list[tuple[str, Expression]] | None:
+    def _select_item(self, part: Cut) -> list[tuple[str, Expression]] | None:
         tokens, tree = self._statement.tokens, self._statement.expression(part)
         last = tokens.index_at(part.end - 1)
         name = self._statement.pieces[last].name
@@ -210,7 +210,7 @@ class _Inside:
         return [(name, found)]
 
 
-def _shown(through: LookThrough | None, shown: str) -> LookThrough | None:
+def _with_name(through: LookThrough | None, shown: str) -> LookThrough | None:
     return None if through is None else replace(through, shown=shown)
 
 

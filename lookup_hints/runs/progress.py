@@ -76,7 +76,7 @@ class LiveLines:
 
     def __call__(self) -> tuple[str, ...]:
         now = self._look()
-        since = {name: self._since(name, now[name]) for name in self._names if name in now}
+        since = {name: self._counts_since(name, now[name]) for name in self._names if name in now}
         self._seen.append(since)
         before = self._seen[0]
         return tuple(
@@ -85,7 +85,7 @@ class LiveLines:
             if moment.counts.rows_in
         )
 
-    def _since(self, name: LookupName, now: Moment) -> Moment:
+    def _counts_since(self, name: LookupName, now: Moment) -> Moment:
         before = self._began.get(name)
         return now if before is None else replace(now, counts=now.counts - before.counts)
 
@@ -105,10 +105,10 @@ def following(spark: SparkSession, show: Show, lookups: Lines = tuple) -> Iterat
         show(replace(progress, lookups=lookups()))
 
     if is_connect(spark):
-        with _by_messages(spark, with_lookups):
+        with _follow_by_messages(spark, with_lookups):
             yield
     else:
-        with _by_looking(spark, with_lookups):
+        with _follow_by_polling(spark, with_lookups):
             yield
 
 
@@ -116,7 +116,7 @@ def following(spark: SparkSession, show: Show, lookups: Lines = tuple) -> Iterat
 
 
 @contextmanager
-def _by_looking(spark: SparkSession, show: Show) -> Iterator[None]:
+def _follow_by_polling(spark: SparkSession, show: Show) -> Iterator[None]:
     tracker = spark.sparkContext.statusTracker()
     # Streaming queries run in job groups of their own, and are not of this statement.
     group = spark.sparkContext.getLocalProperty("spark.jobGroup.id")
@@ -159,12 +159,12 @@ def _stages_of(tracker: Any, job: int, active: set[int]) -> Iterator[Any]:
 
 
 @contextmanager
-def _by_messages(spark: Any, show: Show) -> Iterator[None]:
+def _follow_by_messages(spark: Any, show: Show) -> Iterator[None]:
     seen = _Seen()
 
     def told(stages: Iterable[Any] | None, inflight_tasks: int, **_: Any) -> None:
         known = list(stages or ())
-        skipped = _skipped(known)
+        skipped = _skipped_stages(known)
         seen.forget(skipped)
         running = (one for one in known if one.stage_id not in skipped)
         if seen.add((one.stage_id, one.num_tasks, one.num_completed_tasks) for one in running):
@@ -181,7 +181,7 @@ def _by_messages(spark: Any, show: Show) -> Iterator[None]:
         spark.removeProgressHandler(told)
 
 
-def _skipped(stages: Sequence[Any]) -> set[int]:
+def _skipped_stages(stages: Sequence[Any]) -> set[int]:
     """The numbers of the stages that Spark skips: they have done nothing, and later ones have."""
     last = max((one.stage_id for one in stages if one.num_completed_tasks), default=-1)
     return {one.stage_id for one in stages if one.stage_id < last and not one.num_completed_tasks}
@@ -248,19 +248,19 @@ class TerminalBar:
         full = round(progress.share * _WIDTH)
         width = shutil.get_terminal_size().columns - 1
         lines = (f"[{'=' * full}{' ' * (_WIDTH - full)}] {progress}", *progress.lookups)
-        self._write(self._erased() + "\n".join(line[:width] for line in lines))
+        self._write_terminal(self._erase_sequence() + "\n".join(line[:width] for line in lines))
         self._lines = len(lines)
 
     def clear(self) -> None:
         if self._lines:
-            self._write(self._erased())
+            self._write_terminal(self._erase_sequence())
             self._lines = 0
 
-    def _erased(self) -> str:
+    def _erase_sequence(self) -> str:
         """Goes to the first line that was drawn, and takes away all from there."""
         up = f"\x1b[{self._lines - 1}A" if self._lines > 1 else ""
         return f"\r{up}\x1b[J"
 
-    def _write(self, text: str) -> None:
+    def _write_terminal(self, text: str) -> None:
         self._terminal.write(text)
         self._terminal.flush()

@@ -61,7 +61,7 @@ class SparkStart:
         import_module("pyspark")
         if not _is_connect(self._conf) and not has_jvm():
             self.log = _new_file() if hides_log else None
-            self._jvm = ThreadPoolExecutor(1, "spark-start").submit(_launch, self._conf, self.log)
+            self._jvm = ThreadPoolExecutor(1, "spark-start").submit(_launch_jvm, self._conf, self.log)
 
     def session(self, say: Say | None = None) -> SparkSession:
         """The session, when it is there. Where Spark does not start, its log is shown and removed.
@@ -69,12 +69,12 @@ class SparkStart:
         Args:
             say: shows for how long Spark starts, and where it logs.
         """
-        with _shown(self._began, self.log, say):
-            session = self._session()
+        with _show_start(self._began, self.log, say):
+            session = self._build_session()
         self.is_there = True
         return session
 
-    def _session(self) -> SparkSession:
+    def _build_session(self) -> SparkSession:
         from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
 
@@ -109,7 +109,7 @@ def _new_file() -> Path:
     return Path(name)
 
 
-def _launch(conf: Mapping[str, str], log: Path | None) -> Any:
+def _launch_jvm(conf: Mapping[str, str], log: Path | None) -> Any:
     oldest = oldest_java()
     java = check_java(os.environ, oldest)
     try:
@@ -127,7 +127,7 @@ def _text_of(log: Path) -> str:
 
 
 @contextmanager
-def _shown(began: float, log: Path | None, say: Say | None) -> Iterator[None]:
+def _show_start(began: float, log: Path | None, say: Say | None) -> Iterator[None]:
     """Say that Spark starts and for how long, while the block starts it."""
     ready = threading.Event()
     # In the context of the caller: a notebook finds the cell by it that the line belongs to.
@@ -193,7 +193,7 @@ def await_server(url: str, say: Callable[[str], None], patience: float = PATIENC
     if not url.startswith("sc://"):
         return
     place = urlsplit(url).netloc
-    channel = _channel(url)
+    channel = _connect_channel(url)
     ready = import_module("grpc").channel_ready_future(channel)
     try:
         if _is_ready(ready, min(_SILENT, patience)):
@@ -217,7 +217,7 @@ def _is_ready(ready: Any, seconds: float) -> bool:
     return True
 
 
-def _channel(url: str) -> Any:
+def _connect_channel(url: str) -> Any:
     client = import_module("pyspark.sql.connect.client")
     # Before Spark 4.0 it had another name.
     builder = getattr(client, "DefaultChannelBuilder", None) or client.ChannelBuilder

@@ -53,7 +53,7 @@ def brief(error: BaseException, text: str = "", line: int = 1, column: int = 1) 
     >>> brief(ValueError("no such thing"))
     'ValueError: no such thing'
     """
-    moved = partial(_moved, line=line, column=column)
+    moved = partial(_place_in_file, line=line, column=column)
     if isinstance(error, QueryError):
         return str(QueryError([replace(each, at=each.at and moved(each.at)) for each in error.problems]))
     if isinstance(error, LookupHintsError):
@@ -65,11 +65,11 @@ def brief(error: BaseException, text: str = "", line: int = 1, column: int = 1) 
         return f"{type(error).__name__}: {said}".rstrip(": ")
     message = _PLACE.sub("", _STACK.split(said)[0]).strip() or type(error).__name__
     message = _UNBOUND.sub(r"\1 Give it: --param \2=VALUE.", message)
-    place = next(map(moved, _places(error, said, text)), None)
+    place = next(map(moved, _places_of_error(error, said, text)), None)
     return message if place is None else f"{message}\n{place}:\n{place.underlined()}"
 
 
-def _moved(at: Span, line: int, column: int) -> Span:
+def _place_in_file(at: Span, line: int, column: int) -> Span:
     """A place of a statement as one of the file where it begins; what stands before it there is not shown."""
     before = "\n" * (line - 1) + " " * (column - 1)
     return Span(before + at.text, at.start + len(before), at.end + len(before))
@@ -78,17 +78,17 @@ def _moved(at: Span, line: int, column: int) -> Span:
 @contextmanager
 def reported_once() -> Iterator[None]:
     """Keep PySpark from logging the errors of the block, stack and all: whoever catches them tells them."""
-    logs = _logs()
+    logs = _spark_loggers()
     for log in logs:
-        log.addFilter(_refuse)
+        log.addFilter(_refuse_record)
     try:
         yield
     finally:
         for log in logs:
-            log.removeFilter(_refuse)
+            log.removeFilter(_refuse_record)
 
 
-def _logs() -> list[logging.Logger]:
+def _spark_loggers() -> list[logging.Logger]:
     """Made by PySpark's own hand, as it gives them arguments that others refuse."""
     try:
         from pyspark.logger import PySparkLogger
@@ -97,7 +97,7 @@ def _logs() -> list[logging.Logger]:
     return [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
 
 
-def _refuse(_: logging.LogRecord) -> bool:
+def _refuse_record(_: logging.LogRecord) -> bool:
     return False
 
 
@@ -105,9 +105,9 @@ def _is_sparks(error: BaseException) -> bool:
     return any(kind.__module__.startswith(("pyspark", "py4j")) for kind in type(error).__mro__)
 
 
-def _places(error: BaseException, said: str, text: str) -> Iterator[Span]:
+def _places_of_error(error: BaseException, said: str, text: str) -> Iterator[Span]:
     """Where ``text`` has what Spark points at; Spark may have seen it in other surroundings."""
-    for context in _contexts(error):
+    for context in _query_contexts(error):
         fragment = context.fragment()
         start = context.startIndex()
         if fragment and text[start : start + len(fragment)] == fragment:
@@ -124,7 +124,7 @@ def _places(error: BaseException, said: str, text: str) -> Iterator[Span]:
             yield Span(text, start, start + len(marked[3]))
 
 
-def _contexts(error: Any) -> list[Any]:
+def _query_contexts(error: Any) -> list[Any]:
     try:
         return [each for each in error.getQueryContext() if str(each.contextType()).endswith("SQL")]
     except Exception:  # older errors have none, and those of a lost JVM cannot be asked
@@ -183,7 +183,7 @@ class StatementRun:
 
     def take(self, rows: Callable[[DataFrame], Taken]) -> Taken | None:
         """Run it, and take ``rows`` of what it gives; None of a streaming query, whose rows go elsewhere."""
-        with nullcontext() if self._watch is None else self._watched(self._watch):
+        with nullcontext() if self._watch is None else self._watch_lookups(self._watch):
             frame = self.start()
             taken = None if self.stream is not None else rows(frame)
         self.seconds = time.perf_counter() - self._began
@@ -192,7 +192,7 @@ class StatementRun:
         return taken
 
     @contextmanager
-    def _watched(self, watch: Watch) -> Iterator[None]:
+    def _watch_lookups(self, watch: Watch) -> Iterator[None]:
         names = [] if self.plan is None else [join.function.name for join in self.plan.joins]
         if not names:
             with watch(tuple):

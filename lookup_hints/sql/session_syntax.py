@@ -49,7 +49,7 @@ def with_backquotes(text: SqlText) -> SqlText:
     """
     in_options = {piece.start for found in option_lists(text.code) for piece in found}
     edits = (
-        Edit(Cut(piece.start, piece.end), (_name(piece),))
+        Edit(Cut(piece.start, piece.end), (_quoted_name(piece),))
         for piece in text.pieces
         if piece.kind is Kind.STRING and piece.text[0] == '"' and piece.start not in in_options
     )
@@ -120,18 +120,18 @@ def with_escapes(text: SqlText) -> SqlText:
     """
     strings = (piece for found in option_lists(text.code) for piece in found if piece.kind is Kind.STRING)
     edits = (
-        Edit(Cut(piece.start, piece.end), (_ESCAPE.sub(_kept, piece.text),))
+        Edit(Cut(piece.start, piece.end), (_ESCAPE.sub(_keep_escape, piece.text),))
         for piece in strings
         if piece.text[0] not in "rR"
     )
     return text.edited(edits)
 
 
-def _kept(escape: re.Match[str]) -> str:
+def _keep_escape(escape: re.Match[str]) -> str:
     escaped = escape[1]
     return "\\\\" + (f"\\{escaped}" if escaped in "\\'\"" else escaped)
 
 
-def _name(piece: Piece) -> str:
+def _quoted_name(piece: Piece) -> str:
     name = quoted(piece.text[1:-1].replace('""', '"'))
     return name.ljust(len(piece.text))

@@ -40,7 +40,7 @@ def spliced(text: str, edits: Iterable[Edit], within: Cut | None = None) -> str:
     join's key may hold a subquery with a lookup join of its own. Line breaks that an edit takes away
     are given back after it, so that lines further down keep their numbers in Spark's errors.
     """
-    return "".join(each.text for each in _stretches(text, edits, within))
+    return "".join(each.text for each in _render_stretches(text, edits, within))
 
 
 def original_offset(text: str, edits: Iterable[Edit], within: Cut, offset: int) -> int | None:
@@ -50,7 +50,7 @@ def original_offset(text: str, edits: Iterable[Edit], within: Cut, offset: int) 
     7
     """
     at = 0
-    for each in _stretches(text, edits, within):
+    for each in _render_stretches(text, edits, within):
         if at <= offset < at + len(each.text):
             return None if each.start is None else each.start + offset - at
         at += len(each.text)
@@ -65,11 +65,11 @@ class _Stretch:
     start: int | None = None
 
 
-def _stretches(text: str, edits: Iterable[Edit], within: Cut | None) -> list[_Stretch]:
-    return list(_apart(_Splice(text, edits).render(within or Cut(0, len(text)), None)))
+def _render_stretches(text: str, edits: Iterable[Edit], within: Cut | None) -> list[_Stretch]:
+    return list(_separate_words(_Splice(text, edits).render(within or Cut(0, len(text)), None)))
 
 
-def _outer_first(edit: Edit) -> tuple[int, int, int]:
+def _sort_key(edit: Edit) -> tuple[int, int, int]:
     # An insertion comes before the edit of the text that it precedes.
     is_replacement = edit.at.end > edit.at.start
     return edit.at.start, int(is_replacement), -edit.at.end
@@ -77,7 +77,7 @@ def _outer_first(edit: Edit) -> tuple[int, int, int]:
 
 class _Splice:
     def __init__(self, text: str, edits: Iterable[Edit]) -> None:
-        self._text, self._edits = text, sorted(edits, key=_outer_first)
+        self._text, self._edits = text, sorted(edits, key=_sort_key)
         self._starts = [edit.at.start for edit in self._edits]
 
     def render(self, part: Cut, inside: Edit | None) -> Iterator[_Stretch]:
@@ -95,11 +95,11 @@ class _Splice:
             if around or at_edge or not part.holds(edit.at) or edit.at.start < at:
                 continue
             yield _Stretch(self._text[at : edit.at.start], at)
-            yield from self._made(edit)
+            yield from self._render_edit(edit)
             at = edit.at.end
         yield _Stretch(self._text[at : part.end], at)
 
-    def _made(self, edit: Edit) -> Iterator[_Stretch]:
+    def _render_edit(self, edit: Edit) -> Iterator[_Stretch]:
         breaks = 0
         for fragment in edit.new:
             made = self.render(fragment, edit) if isinstance(fragment, Cut) else [_Stretch(fragment)]
@@ -109,7 +109,7 @@ class _Splice:
         yield _Stretch("\n" * (edit.at.of(self._text).count("\n") - breaks))
 
 
-def _apart(stretches: Iterable[_Stretch]) -> Iterator[_Stretch]:
+def _separate_words(stretches: Iterable[_Stretch]) -> Iterator[_Stretch]:
     """``stretches`` that are not empty, with a blank where two words would become one."""
     before = ""
     for each in stretches:

@@ -150,12 +150,12 @@ class _InsertReader(Cursor):
             self.fail_missing("INTO")
         self.words("TABLE")
         sink = self.dotted_name("The name of the sink")
-        options = self._options()
+        options = self._read_options()
         if self.peek().is_word("PARTITION", "IF", "REPLACE"):
             tip = "Give the partition column in the query; each row goes to the partition of its value."
             self._refuse(self.peek().text.upper(), tip)
         by_name = self.words("BY", "NAME")
-        columns = self._columns()
+        columns = self._read_columns()
         if not self._is_query():
             self.fail_missing("The query")
         return StreamInsert(
@@ -175,7 +175,7 @@ class _InsertReader(Cursor):
         name = self.dotted_name("The name of the stream")
         if in_parentheses:
             self.expect(")", "after the name of the stream")
-        options = self._options()
+        options = self._read_options()
         return StreamSource(
             name=tuple(part.name for part in name),
             options=MappingProxyType(options),
@@ -184,7 +184,7 @@ class _InsertReader(Cursor):
             has_alias=self.peek().is_name and not self.peek().is_word(*_AFTER_STREAM),
         )
 
-    def _options(self) -> dict[str, str]:
+    def _read_options(self) -> dict[str, str]:
         if not (self.peek().is_word("WITH") and self.peek(1).is_symbol("(")):
             return {}
         self._at += 2
@@ -200,7 +200,7 @@ class _InsertReader(Cursor):
             options[key] = given.text
         return options
 
-    def _columns(self) -> tuple[str, ...] | None:
+    def _read_columns(self) -> tuple[str, ...] | None:
         if not self.peek().is_symbol("(") or self._is_query(1):
             return None
         self.take()

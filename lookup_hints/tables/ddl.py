@@ -126,7 +126,7 @@ Ddl = (
 
 def create_statement(table: LookupTable, secret_keys: Collection[str]) -> str:
     """The CREATE TEMPORARY TABLE of ``table``; values of ``secret_keys`` and passwords are masked."""
-    columns = [_column(column) for column in table.schema]
+    columns = [_column_text(column) for column in table.schema]
     if table.primary_key:
         columns.append(f"PRIMARY KEY ({', '.join(map(quoted, table.primary_key))}) NOT ENFORCED")
     options = [
@@ -134,21 +134,21 @@ def create_statement(table: LookupTable, secret_keys: Collection[str]) -> str:
         for key, value in table.options.items()
     ]
     return (
-        f"CREATE TEMPORARY TABLE {quoted(table.name)} {_listed(columns)}"
-        f"{_comment(table.schema.metadata)} WITH {_listed(options)}"
+        f"CREATE TEMPORARY TABLE {quoted(table.name)} {_list_in_lines(columns)}"
+        f"{_comment_text(table.schema.metadata)} WITH {_list_in_lines(options)}"
     )
 
 
-def _column(column: pa.Field) -> str:
-    return f"{quoted(column.name)} {sql_type(column.type)}{_comment(column.metadata)}"
+def _column_text(column: pa.Field) -> str:
+    return f"{quoted(column.name)} {sql_type(column.type)}{_comment_text(column.metadata)}"
 
 
-def _comment(metadata: Mapping[bytes, bytes] | None) -> str:
+def _comment_text(metadata: Mapping[bytes, bytes] | None) -> str:
     text = (metadata or {}).get(COMMENT)
     return "" if text is None else f" COMMENT {string_literal(text.decode())}"
 
 
-def _listed(items: list[str]) -> str:
+def _list_in_lines(items: list[str]) -> str:
     return "(\n  " + ",\n  ".join(items) + "\n)"
 
 
@@ -172,13 +172,13 @@ def parse_ddl(text: SqlText, timestamp: pa.DataType = TIMESTAMP) -> Ddl | None:
     names_connector = _names_connector(found)
     if not (names_connector or (found and found[0].is_word(*_STATEMENTS))):
         return None
-    reader = DdlReader(_masked(text, found, {}), found, [], found[-1].end, timestamp)
+    reader = DdlReader(_mask_values(text, found, {}), found, [], found[-1].end, timestamp)
     try:
-        statement = _statement(reader)
+        statement = _read_statement(reader)
         if statement is None and names_connector:
             raise DdlError(_not_understood(reader))
     except DdlError as error:
-        shown = _masked(text, found, _secrets_in_options(found))
+        shown = _mask_values(text, found, _secrets_in_options(found))
         raise DdlError(
             [replace(each, at=each.at and replace(each.at, text=shown)) for each in error.problems]
         ) from None
@@ -214,10 +214,10 @@ def shown_statement(text: SqlText) -> SqlText:
         gives_options = True
     if not gives_options:
         return text
-    return SqlText(_masked(text, text.code, _secrets_in_options(text.code)))
+    return SqlText(_mask_values(text, text.code, _secrets_in_options(text.code)))
 
 
-def _statement(reader: DdlReader) -> Ddl | None:
+def _read_statement(reader: DdlReader) -> Ddl | None:
     for word, read in _STATEMENTS.items():
         if reader.words(word):
             return read(reader)
@@ -238,7 +238,7 @@ def _not_understood(reader: DdlReader) -> Problem:
 # --- DROP, DESCRIBE, SHOW: whatever is not exactly ours is Spark's -----------------------------------
 
 
-def _drop(reader: DdlReader) -> DropTable | None:
+def _read_drop(reader: DdlReader) -> DropTable | None:
     is_temporary = _is_temporary(reader)
     if not reader.words("TABLE"):
         return None
@@ -252,7 +252,7 @@ def _drop(reader: DdlReader) -> DropTable | None:
     return None if name is None else DropTable(name, if_exists, is_temporary)
 
 
-def _describe(reader: DdlReader) -> DescribeTable | None:
+def _read_describe(reader: DdlReader) -> DescribeTable | None:
     # A table may be called `table` or `extended`: the last word is always a name.
     if len(reader.rest) > 1:
         reader.words("TABLE")
@@ -261,7 +261,7 @@ def _describe(reader: DdlReader) -> DescribeTable | None:
     return None if name is None else DescribeTable(name, extended)
 
 
-def _show(reader: DdlReader) -> ShowCreateTable | ShowColumns | ShowTables | ShowLookupTables | None:
+def _read_show(reader: DdlReader) -> ShowCreateTable | ShowColumns | ShowTables | ShowLookupTables | None:
     if reader.words("CREATE", "TABLE"):
         name = reader.last_name()
         return None if name is None else ShowCreateTable(name)
@@ -273,7 +273,7 @@ def _show(reader: DdlReader) -> ShowCreateTable | ShowColumns | ShowTables | Sho
     return _show_tables(reader) if reader.words("TABLES") else None
 
 
-def _refresh(reader: DdlReader) -> RefreshTable | None:
+def _read_refresh(reader: DdlReader) -> RefreshTable | None:
     if len(reader.rest) > 1:
         reader.words("TABLE")
     name = reader.last_name()
@@ -294,7 +294,7 @@ def _show_tables(reader: DdlReader) -> ShowTables | None:
 # --- CREATE ------------------------------------------------------------------------------------------
 
 
-def _create(reader: DdlReader) -> CreateLookupTable | None:
+def _read_create_if_ours(reader: DdlReader) -> CreateLookupTable | None:
     or_replace = reader.words("OR", "REPLACE")
     is_temporary = _is_temporary(reader)
     if not reader.words("TABLE"):
@@ -428,12 +428,12 @@ def _outside_parentheses(found: Sequence[Piece]) -> list[Piece]:
 
 
 _STATEMENTS: dict[str, Callable[[DdlReader], Ddl | None]] = {
-    "CREATE": _create,
-    "DROP": _drop,
-    "DESC": _describe,
-    "DESCRIBE": _describe,
-    "SHOW": _show,
-    "REFRESH": _refresh,
+    "CREATE": _read_create_if_ours,
+    "DROP": _read_drop,
+    "DESC": _read_describe,
+    "DESCRIBE": _read_describe,
+    "SHOW": _read_show,
+    "REFRESH": _read_refresh,
 }
 """What reads a statement, by its first word."""
 
@@ -487,7 +487,9 @@ def _secret_parts(value: Piece, *, declared: bool) -> list[tuple[int, int]]:
     return shifted if is_plain or not parts else [(0, len(value.text))]
 
 
-def _masked(text: SqlText, found: Sequence[Piece], secrets: Mapping[int, Sequence[tuple[int, int]]]) -> str:
+def _mask_values(
+    text: SqlText, found: Sequence[Piece], secrets: Mapping[int, Sequence[tuple[int, int]]]
+) -> str:
     """``text`` with everything starred that may be a secret value of an option; places stay true.
 
     Where ``secrets`` say nothing of a value, strings and comments are starred all over, but for keys and the

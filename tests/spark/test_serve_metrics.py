@@ -144,7 +144,7 @@ def test_a_missing_package_is_told_before_spark_starts(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(prometheus, "find_spec", lambda _: None)
-    monkeypatch.setattr(commands, "_session", None)
+    monkeypatch.setattr(commands, "_open_session", None)
     assert cli.main(["run", str(file), "--metrics-port", "0"]) == FAILED
     assert "pip install 'lookup-hints[prometheus]'" in capsys.readouterr().err
     assert submit.main([str(file), "--metrics-port", "0"]) == FAILED

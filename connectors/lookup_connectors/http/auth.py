@@ -89,7 +89,7 @@ class ClientCredentials(Auth):
         fetches = self._fetches
         async with one_of(self._fetching, lease):
             if self._fetches == fetches:
-                await self._fetch(client, lease, timeout)
+                await self._fetch_token(client, lease, timeout)
             elif self._failure is not None:
                 raise self._failure
         return self._headers
@@ -98,15 +98,15 @@ class ClientCredentials(Auth):
         if self._headers == refused:
             self._renew_at = -math.inf  # those who wait for it still take it: they are refused, too
 
-    async def _fetch(self, client: HttpClient, lease: ByteLease, timeout: float) -> None:
-        request = self._request()
+    async def _fetch_token(self, client: HttpClient, lease: ByteLease, timeout: float) -> None:
+        request = self._token_request()
         failure: HttpFailure | None = None
         try:
             try:
                 response = await client.send(request, timeout, lease)
             except KeptConnectionLost:
                 response = await client.send(request, timeout, lease, fresh=True)
-            self._read(response)
+            self._read_token(response)
         except HttpFailure as error:
             failure = error
         # Not where this task is cancelled: the next one fetches.
@@ -115,7 +115,7 @@ class ClientCredentials(Auth):
         if failure is not None:
             raise failure
 
-    def _request(self) -> Request:
+    def _token_request(self) -> Request:
         form = {"grant_type": "client_credentials", **self._extra}
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
         if self._in_body:
@@ -126,25 +126,25 @@ class ClientCredentials(Auth):
             )  # RFC 6749, 2.3.1
         return Request("POST", self._url, headers, urlencode(form, quote_via=quote_plus).encode())
 
-    def _read(self, response: Response) -> None:
+    def _read_token(self, response: Response) -> None:
         try:
             answer = json.loads(response.body)
         except (ValueError, RecursionError):
             answer = {}
         answer = answer if isinstance(answer, dict) else {}
         if not 200 <= response.status < 300:
-            raise self._refusal(response, answer)
+            raise self._token_refusal(response, answer)
         token = answer.get("access_token")
         if not isinstance(token, str) or not token:
             text = f"table {self._table}: the answer of 'oauth2-token-url' has no access_token."
             raise HttpFailure(text, permanent=True)
         self._secrets.add(token)
-        seconds = _life(answer.get("expires_in"))
+        seconds = _token_lifetime(answer.get("expires_in"))
         # A token of half a minute must be of use, too.
         self._renew_at = time.monotonic() + seconds - min(_EARLY_SECONDS, seconds / 10)
         self._headers = {"Authorization": f"Bearer {token}"}
 
-    def _refusal(self, response: Response, answer: dict[str, Any]) -> HttpFailure:
+    def _token_refusal(self, response: Response, answer: dict[str, Any]) -> HttpFailure:
         named = [str(answer[name]) for name in ("error", "error_description") if answer.get(name)]
         said = f": {', '.join(named)}" if named else ""
         may_pass = response.status == 429 or response.status >= 500
@@ -157,7 +157,7 @@ class ClientCredentials(Auth):
         )
 
 
-def _life(told: Any) -> float:
+def _token_lifetime(told: Any) -> float:
     """The seconds that a token lives, as its answer says it; an hour where it does not."""
     try:
         seconds = float(told)

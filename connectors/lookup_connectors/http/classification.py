@@ -19,7 +19,7 @@ from lookup_hints.errors import did_you_mean
 FAILURES = ("transient", "permanent", "throttled")
 """The kinds of failures: one may pass, is permanent, or means too many requests and is waited for."""
 
-Kind = Literal["answer", "miss", "transient", "permanent", "throttled"]
+ResponseKind = Literal["answer", "miss", "transient", "permanent", "throttled"]
 
 _ALWAYS_THROTTLED = (420, 429)
 _MAY_BE_THROTTLED = (403, 503, 509)
@@ -72,7 +72,7 @@ class ErrorRules:
     miss: Path | None = None
     keeps_rows: bool = False
     when: Path | None = None
-    kind: Kind | None = None
+    kind: ResponseKind | None = None
     message: Path | None = None
 
 
@@ -90,7 +90,7 @@ class Classification(NamedTuple):
         no_place: why there are no rows, where there is no place for them.
     """
 
-    kind: Kind
+    kind: ResponseKind
     rows: PageRows
     document: Any = None
     said: str = ""
@@ -128,58 +128,62 @@ class ResponseClassifier:
         if response.status in self.miss.statuses:
             return _MISS
         if response.status not in self.success.statuses:
-            return self._failure(response)
+            return self._classify_failure(response)
         try:
-            return self._of_answer(self.reader.document(response))
+            return self._classify_success(self.reader.document(response))
         except HttpFailure as failure:
             return Classification("permanent", _NONE, failure=failure)
 
     # A success code.
 
-    def _of_answer(self, document: Any) -> Classification:
+    def _classify_success(self, document: Any) -> Classification:
         """What an answer with a success code is.
 
         Raises:
             HttpFailure: the document is not what it should be.
         """
-        if self.rules.miss is not None and self._holds(self.rules.miss, "'miss-when'", document):
+        if self.rules.miss is not None and self._apply_rule(self.rules.miss, "'miss-when'", document):
             found = self.reader.found(document) if self.rules.keeps_rows else _NONE
             return Classification("answer", found, document) if found.rows else _MISS
         if self.rules.when is not None:
-            by_rule = self._by_rule(self.rules.when, document)
-            return by_rule or self._placed(document, self._whole(document, self._answer(document)))
+            by_rule = self._classify_by_rule(self.rules.when, document)
+            return by_rule or self._check_place_for_rows(
+                document, self._check_partial_failure(document, self._classify_answer(document))
+            )
         if self.reader.is_row(document):
-            return self._answer(document)  # most answers, of which nothing below could say more
+            return self._classify_answer(document)  # most answers, of which nothing below could say more
         errors = error_bodies.graphql_errors(document, self.reader.rows.way)
         if errors is not None and self.reader.reads("errors"):
             errors = []
-        if errors and not (self.reader.takes_part and self._answer(document).rows.rows):
-            return self._told(
+        if errors and not (self.reader.takes_part and self._classify_answer(document).rows.rows):
+            return self._classify_error_body(
                 ["errors"], {"errors": errors}, document, error_bodies.status_told({"errors": errors})
             )
         if errors is not None:
-            return self._whole(document, self._answer(document), heeds_errors=False)
+            return self._check_partial_failure(document, self._classify_answer(document), heeds_errors=False)
         try:
-            classified = self._answer(document)
+            classified = self._classify_answer(document)
         except HttpFailure:
-            told = self._by_envelope(document)
+            told = self._classify_by_envelope(document)
             if told is None:
                 raise
             return told
         if not classified.rows.rows:
-            told = self._by_envelope(document, is_absent=not classified.rows.is_listed)
-            return told or self._placed(document, self._whole(document, classified))
+            told = self._classify_by_envelope(document, is_absent=not classified.rows.is_listed)
+            return told or self._check_place_for_rows(
+                document, self._check_partial_failure(document, classified)
+            )
         text = classified.rows.rows[0]
         if self.reader.rows.text != "@" and isinstance(text, str) and self.reader.reads_members:
-            return self._told(["message"], {"message": text}, document, None)
+            return self._classify_error_body(["message"], {"message": text}, document, None)
         if self.reader.rows.text == "@":
             # What is no row will be refused; unless it says that it may be asked again, or finds nothing.
-            told = self._by_envelope(document)
+            told = self._classify_by_envelope(document)
             if told is not None and told.kind != "permanent":
                 return told
-        return self._whole(document, classified)
+        return self._check_partial_failure(document, classified)
 
-    def _whole(
+    def _check_partial_failure(
         self, document: Any, classified: Classification, *, heeds_errors: bool = True
     ) -> Classification:
         """``classified``, unless the answer says that a part of it failed."""
@@ -194,13 +198,13 @@ class ResponseClassifier:
         )
         if part is None:
             return classified
-        told = self._told(part.names, part.envelope, document, None, kind=part.kind)
+        told = self._classify_error_body(part.names, part.envelope, document, None, kind=part.kind)
         return told._replace(verdict=_PARTIAL, tip=_TAKE_PART)
 
-    def _answer(self, document: Any) -> Classification:
+    def _classify_answer(self, document: Any) -> Classification:
         return Classification("answer", self.reader.found(document), document)
 
-    def _placed(self, document: Any, classified: Classification) -> Classification:
+    def _check_place_for_rows(self, document: Any, classified: Classification) -> Classification:
         """``classified``; where it has no place for rows, with what it has instead."""
         way = self.reader.rows.way
         is_empty = classified.kind == "answer" and not classified.rows.rows
@@ -214,12 +218,12 @@ class ResponseClassifier:
         what = (
             f"there is nothing at 'rows' = {self.reader.rows.text!r}: the answer {instead}.",
             *filter(None, near),
-            f"It says: {_short(self._description(document) or document)}",
+            f"It says: {_short_text(self._find_description(document) or document)}",
             f"If that means that nothing was found, say so: 'miss-when' = '!{self.reader.rows.text}'.",
         )
         return classified._replace(no_place=" ".join(what))
 
-    def _holds(self, rule: Path, option: str, document: Any) -> Any:
+    def _apply_rule(self, rule: Path, option: str, document: Any) -> Any:
         """What ``rule`` gives; None where that is false or empty."""
         try:
             told = rule.find(document)
@@ -227,14 +231,18 @@ class ResponseClassifier:
             raise self.reader.not_followed(rule, option, error) from None
         return None if told is None or told is False or told in ("", [], {}) else told
 
-    def _by_rule(self, when: Path, document: Any) -> Classification | None:
-        told = self._holds(when, "'error-when'", document)
+    def _classify_by_rule(self, when: Path, document: Any) -> Classification | None:
+        told = self._apply_rule(when, "'error-when'", document)
         if told is None:
             return None
-        kind: Kind = told if told in FAILURES else (self.rules.kind or _kind_of(error_bodies.words(document)))
-        return Classification(kind, _NONE, document, self._description(document) or _short(document), _FAILED)
+        kind: ResponseKind = (
+            told if told in FAILURES else (self.rules.kind or _kind_by_words(error_bodies.words(document)))
+        )
+        return Classification(
+            kind, _NONE, document, self._find_description(document) or _short_text(document), _FAILED
+        )
 
-    def _by_envelope(self, document: Any, *, is_absent: bool = True) -> Classification | None:
+    def _classify_by_envelope(self, document: Any, *, is_absent: bool = True) -> Classification | None:
         """The failure that an answer without rows tells beside them.
 
         Where the place for rows is absent, a word of a limit is enough, and one of work that goes on.
@@ -247,25 +255,25 @@ class ResponseClassifier:
                 return _MISS
             names = error_bodies.failure_told(beside)
             if names or (is_absent and error_bodies.speaks_of_rates(beside)):
-                return self._told(names, beside, document, status)
+                return self._classify_error_body(names, beside, document, status)
             if error_bodies.is_refused(beside):
-                return self._told(["status"], beside, document, None, kind="transient")
+                return self._classify_error_body(["status"], beside, document, None, kind="transient")
             names = error_bodies.not_yet_told(beside) if is_absent else []
             if names:
-                said = self._description(document) or _short(error_bodies.told_of(beside, names))
+                said = self._find_description(document) or _short_text(error_bodies.told_of(beside, names))
                 return Classification(
                     self.rules.kind or "transient", _NONE, document, said, _FAILED, _NOT_YET
                 )
         beside, names = error_bodies.null_explained(document, self.reader.rows.way)
-        return self._told(names, beside, document, None) if names else None
+        return self._classify_error_body(names, beside, document, None) if names else None
 
-    def _told(
+    def _classify_error_body(
         self,
         names: Sequence[str],
         about: Mapping[str, Any],
         document: Any,
         status: int | None,
-        kind: Kind = "permanent",
+        kind: ResponseKind = "permanent",
     ) -> Classification:
         """The failure that members ``names`` say, of ``kind`` where no word of theirs says another."""
         if self.rules.kind is not None:
@@ -275,18 +283,18 @@ class ResponseClassifier:
         elif status is not None and status in self.transient.statuses:
             kind = "transient"
         else:
-            kind = _kind_of(error_bodies.words(about), kind)
-        said = self._description(document) or _short(error_bodies.told_of(about, names))
+            kind = _kind_by_words(error_bodies.words(about), kind)
+        said = self._find_description(document) or _short_text(error_bodies.told_of(about, names))
         return Classification(kind, _NONE, document, said, _FAILED, _OTHERWISE)
 
     # Another code.
 
-    def _failure(self, response: Response) -> Classification:
+    def _classify_failure(self, response: Response) -> Classification:
         document = self._document_of_failure(response)
-        if self.rules.miss is not None and self._finds(self.rules.miss, document):
+        if self.rules.miss is not None and self._apply_rule_quietly(self.rules.miss, document):
             return _MISS
         told = error_bodies.words(document)
-        said = self._description(document)
+        said = self._find_description(document)
         kind = self._kind_named(document)
         if kind is None:
             code = error_bodies.word(response.headers.get("x-amzn-errortype", ""))
@@ -294,7 +302,7 @@ class ResponseClassifier:
         tip = _USED_UP if kind == "permanent" and not error_bodies.USED_UP.isdisjoint(told) else ""
         return Classification(kind, _NONE, document, said, tip=tip)
 
-    def _kind_of_failure(self, response: Response, document: Any, told: frozenset[str]) -> Kind:
+    def _kind_of_failure(self, response: Response, document: Any, told: frozenset[str]) -> ResponseKind:
         status, headers = response.status, response.headers
         should_retry = next((headers[name].strip().lower() for name in _SHOULD_RETRY if name in headers), "")
         if should_retry == "false":
@@ -308,15 +316,15 @@ class ResponseClassifier:
             return "throttled"
         return "transient" if should_retry == "true" or status in self.transient.statuses else "permanent"
 
-    def _kind_named(self, document: Any) -> Kind | None:
+    def _kind_named(self, document: Any) -> ResponseKind | None:
         """The kind that `error-when` names, which counts for any code."""
-        told = None if self.rules.when is None else self._finds(self.rules.when, document)
+        told = None if self.rules.when is None else self._apply_rule_quietly(self.rules.when, document)
         return told if told in FAILURES else None
 
-    def _finds(self, rule: Path, document: Any) -> Any:
+    def _apply_rule_quietly(self, rule: Path, document: Any) -> Any:
         """What ``rule`` gives for the body of a failure; None where it cannot be followed."""
         with suppress(HttpFailure):
-            return None if document is None else self._holds(rule, "", document)
+            return None if document is None else self._apply_rule(rule, "", document)
         return None
 
     def _document_of_failure(self, response: Response) -> Any:
@@ -328,21 +336,21 @@ class ResponseClassifier:
         except HttpFailure:
             return None
 
-    def _description(self, document: Any) -> str:
+    def _find_description(self, document: Any) -> str:
         if self.rules.message is None or document is None:
             return ""
         try:
             found = self.rules.message.find(document)
         except PathFailure:
             return ""
-        return "" if found is None else _short(found)
+        return "" if found is None else _short_text(found)
 
 
-def _kind_of(told: frozenset[str], otherwise: Kind = "permanent") -> Kind:
+def _kind_by_words(told: frozenset[str], otherwise: ResponseKind = "permanent") -> ResponseKind:
     if not error_bodies.THROTTLED.isdisjoint(told):
         return "throttled"
     return "transient" if not error_bodies.PASSING.isdisjoint(told) else otherwise
 
 
-def _short(value: Any) -> str:
+def _short_text(value: Any) -> str:
     return " ".join(value.split())[:200] if isinstance(value, str) else shown_as_json(value)

@@ -59,17 +59,17 @@ class HttptoolsClient(HttpClient):
             await self._slots.wait(lease)
         is_kept = False
         try:
-            origin, path = self._origin(request.url)
-            data = _written(request, path, origin)
-            connection = None if fresh else self._kept(origin)
+            origin, path = self._origin_and_path(request.url)
+            data = _request_bytes(request, path, origin)
+            connection = None if fresh else self._take_idle(origin)
             is_kept = connection is not None
-            connection = connection or await self._connected(origin, end)
+            connection = connection or await self._open_connection(origin, end)
             answer: asyncio.Future[Response] = loop.create_future()
             connection.ask(data, end - lease.waited(loop.time()), lease, answer, may_send)
             self._send_soon([connection], end)
             try:
                 response = await answer
-                self.over(connection, is_kept=not _closes(request.headers))
+                self.over(connection, is_kept=not _closes_connection(request.headers))
             except HeldBack:
                 self.over(connection, is_kept=True)
                 raise
@@ -84,9 +84,9 @@ class HttptoolsClient(HttpClient):
         finally:
             self._slots.release()
 
-    def _origin(self, url: str) -> tuple[HttpOrigin, str]:
+    def _origin_and_path(self, url: str) -> tuple[HttpOrigin, str]:
         """Whom ``url`` leads to, and to what there."""
-        start, path = _cut(url)
+        start, path = _split_url(url)
         origin = self._origins.get(start)
         if origin is None:
             origin = self._origins[start] = HttpOrigin(self._connecting, start)
@@ -118,7 +118,7 @@ class HttptoolsClient(HttpClient):
 
     def room(self, url: str) -> int:
         """How many requests to ``url`` could be sent at once, over connections that are kept."""
-        return min(len(self._idle[self._origin(url)[0].url]), self._slots.free)
+        return min(len(self._idle[self._origin_and_path(url)[0].url]), self._slots.free)
 
     def start(
         self,
@@ -132,13 +132,13 @@ class HttptoolsClient(HttpClient):
         self._desync.check()
         asked: list[HttpConnection] = []
         if requests:
-            origin, path = self._origin(requests[0].url)
+            origin, path = self._origin_and_path(requests[0].url)
             start = len(requests[0].url.removesuffix(path))
         for key, request in zip(keys, requests, strict=False):
-            connection = self._kept(origin)
+            connection = self._take_idle(origin)
             if connection is None:
                 break
-            data = _written(request, request.url[start:], origin)
+            data = _request_bytes(request, request.url[start:], origin)
             key.connection = connection
             connection.ask(data, end, lease, key, may_send)
             asked.append(connection)
@@ -159,7 +159,7 @@ class HttptoolsClient(HttpClient):
         connection.forget()
         self._busy.discard(connection)
         if is_kept and connection.is_reusable and desync.may_keep(origin.url):
-            self._keep(origin, connection)
+            self._keep_idle(origin, connection)
         else:
             connection.abort()
 
@@ -199,7 +199,7 @@ class HttptoolsClient(HttpClient):
             else:
                 self._watch_until(max(end, now + _SHORTEST_WATCH))
 
-    def _kept(self, origin: HttpOrigin) -> HttpConnection | None:
+    def _take_idle(self, origin: HttpOrigin) -> HttpConnection | None:
         """The idle connection that was used last, if any may be fit for use."""
         now, idle = time.monotonic(), self._idle[origin.url]
         while idle:
@@ -210,14 +210,14 @@ class HttptoolsClient(HttpClient):
             connection.abort()
         return None
 
-    def _keep(self, origin: HttpOrigin, connection: HttpConnection) -> None:
+    def _keep_idle(self, origin: HttpOrigin, connection: HttpConnection) -> None:
         idle = self._idle[origin.url]
         idle.append(connection)
         now = connection.used_at = time.monotonic()
         while now - idle[0].used_at >= self._connecting.idle_timeout:
             idle.popleft().abort()
 
-    async def _connected(self, origin: HttpOrigin, end: float) -> HttpConnection:
+    async def _open_connection(self, origin: HttpOrigin, end: float) -> HttpConnection:
         connecting = self._connecting
         limit = min(connecting.connect_timeout, end - asyncio.get_running_loop().time())
         connection = await connected(
@@ -242,7 +242,7 @@ class HttptoolsClient(HttpClient):
 # --- requests as bytes ----------------------------------------------------------------------------
 
 
-def _cut(url: str) -> tuple[str, str]:
+def _split_url(url: str) -> tuple[str, str]:
     """Everything up to the path, and what comes from there on."""
     match = AUTHORITY.match(url)
     assert match is not None, "the address was checked before"
@@ -250,12 +250,12 @@ def _cut(url: str) -> tuple[str, str]:
     return match[0], path if path.startswith("/") else f"/{path}"
 
 
-def _closes(headers: Mapping[str, str]) -> bool:
+def _closes_connection(headers: Mapping[str, str]) -> bool:
     """Whether the author of the table wants a connection for each request."""
     return any(name.lower() == "connection" and text.lower() == "close" for name, text in headers.items())
 
 
-def _written(request: Request, path: str, origin: HttpOrigin) -> bytes:
+def _request_bytes(request: Request, path: str, origin: HttpOrigin) -> bytes:
     """The request as bytes."""
     if not _PLAIN.fullmatch(path):
         path = quote(path, safe=_ALLOWED)

@@ -39,21 +39,23 @@ class HttpxClient(HttpClient):
         if not self._slots.take():
             await self._slots.wait(lease)
         try:
-            response = await _within(timeout, lease, self._asked(request, timeout, lease, may_send))
+            response = await _run_within(
+                timeout, lease, self._stream_response(request, timeout, lease, may_send)
+            )
         except (httpx.TransportError, asyncio.TimeoutError) as error:
-            raise _failure(self._connecting, request, error, timeout) from None
+            raise _explain_failure(self._connecting, request, error, timeout) from None
         finally:
             self._slots.release()
         return self.read(request, response)
 
-    def _client(self, request: Request) -> httpx.AsyncClient:
+    def _client_for(self, request: Request) -> httpx.AsyncClient:
         """That of the origin, which may have a proxy of its own."""
         client = self._clients.get(request.origin)
         if client is None:
             tls = self._connecting.tls
             client = self._clients[request.origin] = httpx.AsyncClient(
                 verify=tls,
-                proxy=_proxy(HttpOrigin(self._connecting, request.url).proxy, tls),
+                proxy=_httpx_proxy(HttpOrigin(self._connecting, request.url).proxy, tls),
                 trust_env=False,
                 headers={**STANDING_HEADERS, "Connection": "close"},
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
@@ -62,13 +64,15 @@ class HttpxClient(HttpClient):
             client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         return client
 
-    async def _asked(self, request: Request, timeout: float, lease: ByteLease, may_send: MaySend) -> Response:
+    async def _stream_response(
+        self, request: Request, timeout: float, lease: ByteLease, may_send: MaySend
+    ) -> Response:
         async def hold_back(event: str, _: object) -> None:
             if event.endswith("send_request_headers.started") and not may_send():
                 raise HeldBack
 
         body = bytearray()
-        async with self._client(request).stream(
+        async with self._client_for(request).stream(
             request.method,
             request.url,
             headers=dict(request.headers),
@@ -97,7 +101,7 @@ class HttpxClient(HttpClient):
         self._clients.clear()
 
 
-def _proxy(proxy: Proxy | None, tls: ssl.SSLContext) -> httpx.Proxy | None:
+def _httpx_proxy(proxy: Proxy | None, tls: ssl.SSLContext) -> httpx.Proxy | None:
     if proxy is None:
         return None
     url = httpx.URL(scheme="https" if proxy.is_secure else "http", host=proxy.host, port=proxy.port)
@@ -111,7 +115,7 @@ def _head_bytes(line: str, headers: httpx.Headers) -> int:
     )
 
 
-async def _within(timeout: float, lease: ByteLease, work: Coroutine[Any, Any, _T]) -> _T:
+async def _run_within(timeout: float, lease: ByteLease, work: Coroutine[Any, Any, _T]) -> _T:
     """What comes of ``work`` within ``timeout`` seconds, beside those in which ``lease`` waits for room."""
     loop = asyncio.get_running_loop()
     end = loop.time() + timeout - lease.waited(loop.time())
@@ -129,7 +133,9 @@ async def _within(timeout: float, lease: ByteLease, work: Coroutine[Any, Any, _T
             await asyncio.wait({task})
 
 
-def _failure(connecting: Connecting, request: Request, error: Exception, timeout: float) -> HttpFailure:
+def _explain_failure(
+    connecting: Connecting, request: Request, error: Exception, timeout: float
+) -> HttpFailure:
     """What failed, without the URL (it may hold secrets), and whether it may pass."""
     origin = request.origin
     cause: BaseException | None = error

@@ -171,7 +171,9 @@ class Seen(NamedTuple):
 def more_told(document: Any, way: Sequence[str], seen: Seen) -> str:
     """Where ``document`` says that there is more than what ``way`` leads to; empty for nowhere."""
     rows = listed_at(document, way)
-    found = ((place, _more_among(beside, rows, seen, depth=2)) for place, beside in _levels(document, way))
+    found = (
+        (place, _more_among(beside, rows, seen, depth=2)) for place, beside in _members_beside(document, way)
+    )
     return next((place + member for place, member in found if member), "")
 
 
@@ -198,7 +200,7 @@ def listed_at(document: Any, way: Sequence[str]) -> int:
     return len(listed) if isinstance(listed, list) else 0
 
 
-def _levels(document: Any, way: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _members_beside(document: Any, way: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """What is beside ``way`` at each level, with the way to there."""
     place = ""
     if not way and isinstance(document, list) and list(map(type, document)) == [dict, list]:
@@ -207,7 +209,7 @@ def _levels(document: Any, way: Sequence[str]) -> Iterator[tuple[str, Mapping[st
         if not isinstance(document, dict):
             return
         yield place, {other: value for other, value in document.items() if other != name}
-        document, place = document.get(name), f"{place}{_spelled(name)}."
+        document, place = document.get(name), f"{place}{_jmespath_name(name)}."
 
 
 @lru_cache(1024)
@@ -222,18 +224,18 @@ def _more_among(
     """The member that says that there is more; with ``is_inside`` all objects tell of pages."""
     for name, value in members.items():
         plain = _plain(name)
-        if plain in _FOLLOWING and _leads_on(value):
-            return _spelled(name)
+        if plain in _FOLLOWING and _is_followed(value):
+            return _jmespath_name(name)
         if plain in ("link", "links") and isinstance(value, list) and (found := _link_among(value)):
-            return f"{_spelled(name)}{found}"
+            return f"{_jmespath_name(name)}{found}"
         if plain in _LAST and value is False:
-            return _spelled(name)
+            return _jmespath_name(name)
         if plain == "offset" and isinstance(value, str) and value and not value.isdecimal():  # Airtable
-            return _spelled(name)
+            return _jmespath_name(name)
         if depth and isinstance(value, dict) and (plain in PAGES or is_inside):
             found = _more_among(value, rows, seen, depth - 1, is_inside=True)
             if found:
-                return f"{_spelled(name)}.{found}"
+                return f"{_jmespath_name(name)}.{found}"
     return _more_counted(members, rows, seen) if rows or seen.page else ""
 
 
@@ -246,9 +248,9 @@ def _link_among(links: Sequence[Any]) -> str:
     return ""
 
 
-def _leads_on(value: Any) -> bool:
+def _is_followed(value: Any) -> bool:
     if isinstance(value, dict):
-        return any(map(_leads_on, value.values()))
+        return any(map(_is_followed, value.values()))
     return is_something(value)
 
 
@@ -283,26 +285,26 @@ def _more_counted(members: Mapping[str, Any], rows: int, seen: Seen) -> str:
     if start and every[0] and start[1] >= 0:
         # SCIM counts from 1.
         before = max(0, start[1] - 1) if _plain(start[0]) == "startindex" else start[1]
-        return _spelled(every[0]) if before + rows < every[1] else ""
+        return _jmespath_name(every[0]) if before + rows < every[1] else ""
     if pages and (page or seen.page):
-        return _spelled(pages[0]) if (seen.page or max(1, page[1] if page else 1)) < pages[1] else ""
+        return _jmespath_name(pages[0]) if (seen.page or max(1, page[1] if page else 1)) < pages[1] else ""
     hits = next((value for name, value in members.items() if _plain(name) == "total"), None)
     if isinstance(hits, dict) and hits.get("relation") in ("eq", "gte"):  # Elasticsearch
         return "total.value" if (number_in(hits.get("value")) or 0) > max(rows, seen.rows) else ""
     if {"number", "totalpages"} <= counts.keys():  # Spring counts from 0
         name, last = counts["totalpages"]
-        return _spelled(name) if 0 <= counts["number"][1] < last - 1 else ""
+        return _jmespath_name(name) if 0 <= counts["number"][1] < last - 1 else ""
     if not seen.rows or (page and page[1] > 1 and not seen.page):
         return ""
     many = first(_PAGES_ALONE)
     if many and many[1] > 1:
-        return _spelled(many[0])
+        return _jmespath_name(many[0])
     is_total = seen.is_total or _plain(every[0]) in _ALL_ALONE or page or (pages and pages[1] > 1)
     is_cut = size and rows >= size[1] > 0
-    return _spelled(every[0]) if (is_total or is_cut) and seen.rows < every[1] else ""
+    return _jmespath_name(every[0]) if (is_total or is_cut) and seen.rows < every[1] else ""
 
 
-def _spelled(name: str) -> str:
+def _jmespath_name(name: str) -> str:
     """``name`` as JMESPath spells it."""
     return name if re.fullmatch(r"[^\W\d]\w*", name) else f'"{name}"'
 
@@ -322,29 +324,29 @@ def cut_list(row: Any, path: Path, kind: pa.DataType) -> str:
     """Where ``row`` says that a list is cut which ``path`` leads to, as a column of ``kind``; or empty."""
     listed = _value_at(row, path.way)
     if isinstance(listed, list):
-        for at, (place, beside) in enumerate(_levels(row, path.way)):
+        for at, (place, beside) in enumerate(_members_beside(row, path.way)):
             # What is beside it in the row itself is as other columns are, but for what bears its name.
-            found = _named_after(path.way[at], beside)
+            found = _member_after_list(path.way[at], beside)
             if at and not found:
                 found = _more_among(beside, len(listed), Seen(len(listed)), depth=1)
             if found:
                 return place + found
-    return _cut_inside(path.find(row), kind)
+    return _find_cut_list(path.find(row), kind)
 
 
-def _named_after(name: str, beside: Mapping[str, Any]) -> str:
+def _member_after_list(name: str, beside: Mapping[str, Any]) -> str:
     """The member that says that the list ``name`` beside it goes on: ``Items@odata.nextLink``."""
     plain = plain_name(name)
     for other, value in beside.items():
         rest = plain_name(other).removeprefix(plain)
-        if len(rest) < len(plain_name(other)) and rest in _FOLLOWING and _leads_on(value):
-            return _spelled(other)
+        if len(rest) < len(plain_name(other)) and rest in _FOLLOWING and _is_followed(value):
+            return _jmespath_name(other)
     return ""
 
 
-def _cut_inside(value: Any, kind: pa.DataType) -> str:
+def _find_cut_list(value: Any, kind: pa.DataType) -> str:
     if types.is_list(kind) and isinstance(value, list) and has_list(kind.value_type):
-        return next(filter(None, (_cut_inside(each, kind.value_type) for each in value)), "")
+        return next(filter(None, (_find_cut_list(each, kind.value_type) for each in value)), "")
     if not types.is_struct(kind) or not isinstance(value, dict):
         return ""
     fields = [kind.field(position) for position in range(kind.num_fields)]
@@ -352,12 +354,12 @@ def _cut_inside(value: Any, kind: pa.DataType) -> str:
     for field in fields:
         inside = value.get(field.name)
         if isinstance(inside, list):
-            found = _named_after(field.name, beside)
+            found = _member_after_list(field.name, beside)
             # A struct that has a list alone is what holds a page.
             if len(fields) == 1 and not found:
                 found = _more_among(beside, len(inside), Seen(len(inside)), depth=1)
             if found:
                 return found
-        if has_list(field.type) and (found := _cut_inside(inside, field.type)):
-            return f"{_spelled(field.name)}.{found}"
+        if has_list(field.type) and (found := _find_cut_list(inside, field.type)):
+            return f"{_jmespath_name(field.name)}.{found}"
     return ""

@@ -172,13 +172,13 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.came += len(data)
         if self.answer is None or self.answer.done() or self._unsent is not None:
-            self._got_unexpected(data)
+            self._handle_unexpected(data)
             return
         if not self._head_size:
             end = data.find(_END_OF_HEAD) + 4
             head = self._heads.get(data[:end])
             if head is not None and len(data) == end + head.size:
-                self._finish_at_once(head, data[end:])
+                self._finish_known_head(head, data[end:])
                 return
         self._head_size += 0 if self._has_head else len(data)
         if self._head_size > _MOST_HEAD_BYTES:
@@ -191,20 +191,20 @@ class HttpConnection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self.fail(BrokenOff(f"it is not HTTP ({error})", untouched=not self._has_head))
         else:
-            self._count()
+            self._count_body()
             if self._is_answered and self._head_size == len(data) and not self._is_answered_twice:
-                self._know_head(data)
+                self._remember_head(data)
         if self._is_answered_twice:
-            self._got_unexpected(_after_the_first_head(data))
+            self._handle_unexpected(_second_answer_in(data))
 
-    def _got_unexpected(self, data: bytes) -> None:
+    def _handle_unexpected(self, data: bytes) -> None:
         self.is_reusable = False
         if self._is_answered:  # else it is what nobody waits for any more
             self._desync.came(self.origin.url, data, self.questions)
 
     # Many answers have one and the same head, which need not be parsed again.
 
-    def _know_head(self, data: bytes) -> None:
+    def _remember_head(self, data: bytes) -> None:
         """Remember the head of ``data``, which is one whole answer, where it says itself how long it is."""
         end = data.find(_END_OF_HEAD) + 4
         length = self._headers.get("content-length")
@@ -215,7 +215,7 @@ class HttpConnection(asyncio.Protocol):
         status = self._parser.get_status_code()
         self._heads[data[:end]] = Head(status, self._headers, len(data) - end, self.is_reusable)
 
-    def _finish_at_once(self, head: Head, body: bytes) -> None:
+    def _finish_known_head(self, head: Head, body: bytes) -> None:
         assert self.answer is not None
         self._is_answered = True
         self.is_reusable = head.is_reusable
@@ -223,7 +223,7 @@ class HttpConnection(asyncio.Protocol):
             self._lease.take(head.size)
         self.answer.set_result(Response(head.status, head.headers, body))
 
-    def _count(self) -> None:
+    def _count_body(self) -> None:
         """Count the body as announced, or as it comes; where there is no room, wait before reading on."""
         lease, transport = self._lease, self._transport
         if lease is None or transport is None:
@@ -238,9 +238,9 @@ class HttpConnection(asyncio.Protocol):
         elif came and (granted := lease.request(came)) is not None:
             transport.pause_reading()
             self._granted = granted
-            granted.add_done_callback(self._resume)
+            granted.add_done_callback(self._resume_reading)
 
-    def _resume(self, _: asyncio.Future[None]) -> None:
+    def _resume_reading(self, _: asyncio.Future[None]) -> None:
         assert self._transport is not None
         self._granted = None
         if not self._transport.is_closing():
@@ -254,7 +254,7 @@ class HttpConnection(asyncio.Protocol):
         if self.answer is None or self.answer.done():
             return
         if self._reads_to_end and error is None:
-            self._finish()
+            self._finish_answer()
         else:
             text = "the connection was closed" if error is None else str(error) or type(error).__name__
             self.fail(BrokenOff(text, untouched=not self._has_head))
@@ -287,9 +287,9 @@ class HttpConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._has_head:
             self.is_reusable = self._parser.should_keep_alive()
-            self._finish()
+            self._finish_answer()
 
-    def _finish(self) -> None:
+    def _finish_answer(self) -> None:
         assert self.answer is not None
         self._is_answered = True
         if not self.answer.done():
@@ -303,7 +303,7 @@ class HttpConnection(asyncio.Protocol):
             self.answer.set_exception(error)
 
 
-def _after_the_first_head(data: bytes) -> bytes:
+def _second_answer_in(data: bytes) -> bytes:
     """``data`` from its second answer on, as far as that can be seen."""
     match = _HEAD.search(data, 1)
     return b"" if match is None else data[match.start() :]
@@ -336,7 +336,7 @@ class DesyncGuard:
     def came(self, origin: str, data: bytes, questions: int) -> None:
         """``data`` came from ``origin`` on a connection that had been asked this many ``questions``."""
         answer = _ANSWER.match(data)
-        if answer is None or not _tells_something(int(answer[1])):
+        if answer is None or not _is_row_or_miss(int(answer[1])):
             return
         self._origins.add(origin)
         self._is_in_doubt |= questions > 1 or origin in self._asked_again
@@ -368,7 +368,7 @@ class DesyncGuard:
             )
 
 
-def _tells_something(status: int) -> bool:
+def _is_row_or_miss(status: int) -> bool:
     """Whether it can be taken for a row or a miss; many servers say goodbye with 408, 400 or 503."""
     return 200 <= status < 400 or status in (404, 410)
 
@@ -378,7 +378,7 @@ class Peek:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._is_readable = _readable(connection.fileno())
+        self._is_readable = _readable_check(connection.fileno())
 
     def waiting(self) -> bytes | None:
         """The first bytes that wait; empty at the end of the connection, None where there are none."""
@@ -394,7 +394,7 @@ class Peek:
             own.detach()
 
 
-def _readable(descriptor: int) -> Callable[[], object]:
+def _readable_check(descriptor: int) -> Callable[[], object]:
     """Says whether something waits to be read."""
     if descriptor < 0:
         return lambda: False

@@ -39,7 +39,7 @@ from lookup_connectors.http.request import (
     Unsendable,
     host_and_port,
 )
-from lookup_connectors.http.response import FoundRow, FoundRows, HttpFailure, PageRows, Told
+from lookup_connectors.http.response import FoundRow, FoundRows, HttpFailure, PageRows, RowMetadata
 from lookup_connectors.http.started_keys import StartedKeys
 from lookup_connectors.shared.bytes_in_flight import MAX_BYTES_IN_FLIGHT, ByteLease, BytesInFlight
 from lookup_hints.spi import (
@@ -133,7 +133,7 @@ class HttpConnector(
     # One key.
 
     async def alookup_row(self, request: RowRequest) -> Rows:
-        return await self._opened.row(request)
+        return await self._opened_source.row(request)
 
     def row_starter(self, take: TakeRows) -> StartedKeys | None:
         """Over connections that are open."""
@@ -141,7 +141,7 @@ class HttpConnector(
 
     def rows_as_table(self, found: Sequence[tuple[RowRequest, Any]], schema: pa.Schema) -> pa.Table:
         """The columns of ``schema`` for the rows ``found``."""
-        reader = self._opened.plan.reader
+        reader = self._opened_source.plan.reader
         rows = reader.as_table(FoundRows.of([row for _, row in found]), schema)
         for name in reader.said.intersection(found[0][0].key if found else ()):
             reader.check_asked(rows, name, [request.key[name] for request, _ in found])
@@ -150,16 +150,16 @@ class HttpConnector(
     # Many keys.
 
     async def alookup(self, request: LookupRequest) -> Answer:
-        live = self._opened
+        live = self._opened_source
         with live.client.budget.lease(again=request.attempt > 1) as lease:
             if self.keys_per_request() > 1:
                 asked, failures = live.requests(request)
                 parts = [live.rows(keys, first, request, lease) for keys, first in asked]
-                rows = self._table(request, await self._all(parts))
+                rows = self._build_table(request, await self._gather_or_cancel(parts))
                 return Outcomes(rows, failures=failures) if failures else rows
             return await self._look_up_each(request, lambda row: live.row_under(row, lease))
 
-    async def _all(self, parts: Sequence[Coroutine[Any, Any, _T]]) -> list[_T]:
+    async def _gather_or_cancel(self, parts: Sequence[Coroutine[Any, Any, _T]]) -> list[_T]:
         """What all ``parts`` return; where one fails, none is left running."""
         if len(parts) == 1:
             return [await parts[0]]
@@ -170,10 +170,10 @@ class HttpConnector(
             for task in tasks:
                 task.cancel()
 
-    def _table(self, request: LookupRequest, answers: Sequence[FoundRows]) -> pa.Table:
+    def _build_table(self, request: LookupRequest, answers: Sequence[FoundRows]) -> pa.Table:
         found = answers[0] if len(answers) == 1 else FoundRows.together(answers)
-        reader = self._opened.plan.reader
-        listed = self._opened.plan.templates.lists.intersection(request.key_columns)
+        reader = self._opened_source.plan.reader
+        listed = self._opened_source.plan.templates.lists.intersection(request.key_columns)
         rows = reader.as_table(found, request.schema, listed)
         for name in listed:
             reader.check_any_asked(rows, name, request.keys.column(name))
@@ -200,7 +200,7 @@ class HttpConnector(
         if not tells:
             return None
         plan, mask = live.plan if live else plan_of(self.table), masker(self.secrets())
-        told = [_ended(outcome, note, mask) for note in outcome.notes]
+        told = [_outcome_told(outcome, note, mask) for note in outcome.notes]
         return plan.reader.outcome_rows(keys, schema, told)
 
     # Health.
@@ -212,7 +212,7 @@ class HttpConnector(
         options = self.table.read(self.OPTIONS)[0]
         if options["use-environment"] and any(name in os.environ for name in _PROXIES):
             return ()
-        home = check_address(_resolved(self.table, set()).address)
+        home = check_address(_resolve_templates(self.table, set()).address)
         host, port = host_and_port(options["proxy"] or home)
         is_tls = not options["proxy"] and home.startswith("https:")
         return [Endpoint(host, port, _tls_of(self.table.name, options) if is_tls else None)]
@@ -235,9 +235,9 @@ class HttpConnector(
 
     def answer_to(self, key: Key) -> tuple[Any, Mapping[str, str]] | None:
         """The first page that answers ``key``."""
-        return asyncio.run(self._answered(key))
+        return asyncio.run(self._ask_document(key))
 
-    async def _answered(self, key: Key) -> tuple[Any, Mapping[str, str]] | None:
+    async def _ask_document(self, key: Key) -> tuple[Any, Mapping[str, str]] | None:
         live = OpenHttp(self.table)
         try:
             return await live.document(key)
@@ -247,7 +247,7 @@ class HttpConnector(
     # Inside.
 
     @property
-    def _opened(self) -> OpenHttp:
+    def _opened_source(self) -> OpenHttp:
         assert self._live is not None, "aopen() comes first"
         return self._live
 
@@ -281,7 +281,7 @@ class OpenHttp:
         options, self.secrets = table.read(OPTIONS)
         self.plan = plan_of(table)
         self.tells_outcomes: bool = options["outcome-rows"]
-        self._templates = templates = _resolved(table, self.secrets)
+        self._templates = templates = _resolve_templates(table, self.secrets)
         try:
             home = check_address(templates.address)
             allowed = origins(options["allowed-origins"] or "")
@@ -336,16 +336,16 @@ class OpenHttp:
     async def row_under(self, request: RowRequest, lease: ByteLease, begun: Begun | None = None) -> Rows:
         """The same, whose bytes ``lease`` counts as long as the rows are there."""
         try:
-            first = begun.request if begun else self._request(TemplateKeys.one(request.key))
+            first = begun.request if begun else self._build_request(TemplateKeys.one(request.key))
         except Unaskable:
             return Miss()
-        rows, told = await self._ask(first, request, lease, begun)
+        rows, told = await self._ask_pages(first, request, lease, begun)
         return self.found(request.key, rows, told, lease)
 
-    def found(self, key: Key, rows: PageRows, told: Told, lease: ByteLease) -> Rows:
+    def found(self, key: Key, rows: PageRows, told: RowMetadata, lease: ByteLease) -> Rows:
         if not rows.rows:
             return Miss(told)
-        given = self._given(key)
+        given = self._key_columns_given(key)
         found = _RowsOfKey(map(FoundRow, rows.rows, rows.names, repeat(given), repeat(told)))
         found.lease = lease
         return found
@@ -376,19 +376,19 @@ class OpenHttp:
         self, keys: TemplateKeys, first: Request, request: LookupRequest, lease: ByteLease
     ) -> FoundRows:
         """The rows of many keys, which say themselves whose they are; ``first`` asks for them."""
-        rows, told = await self._ask(first, request, lease)
-        given = self._given(
+        rows, told = await self._ask_pages(first, request, lease)
+        given = self._key_columns_given(
             {name: values[0] for name, values in keys.columns.items() if name not in keys.lists}
         )
         return FoundRows(rows.rows, rows.names, [given] * len(rows.rows), [told] * len(rows.rows))
 
-    async def _ask(
+    async def _ask_pages(
         self,
         first: Request,
         request: RowRequest | LookupRequest,
         lease: ByteLease,
         begun: Begun | None = None,
-    ) -> tuple[PageRows, Told]:
+    ) -> tuple[PageRows, RowMetadata]:
         """The rows of all pages, of which ``first`` asks for the first one, and how they were found."""
         started = begun.time if begun else time.monotonic()
         deadline = None if request.timeout is None else started + request.timeout
@@ -399,23 +399,23 @@ class OpenHttp:
         except HttpFailure as failure:
             failure.elapsed = time.monotonic() - started
             raise
-        return rows, Told.of(rows, response, request.attempt, time.monotonic() - started)
+        return rows, RowMetadata.of(rows, response, request.attempt, time.monotonic() - started)
 
     async def document(self, key: Key) -> tuple[Any, Mapping[str, str]] | None:
         """The JSON of the answer to ``key``, with exact fractions, and its headers; None for a miss."""
         with suppress(Unaskable), self.client.budget.lease() as lease:
-            answered = await self.exchange.ask(self._request(TemplateKeys.one(key)), None, lease)
+            answered = await self.exchange.ask(self._build_request(TemplateKeys.one(key)), None, lease)
             if answered.classified.kind != "miss":
                 reader = replace(self.plan.reader, exact=True)
                 return reader.document(answered.response), answered.response.headers
         return None
 
-    def _given(self, key: Key) -> Key:
+    def _key_columns_given(self, key: Key) -> Key:
         """What need not be in the rows of ``key``, as the request said it, and no path leads to it there."""
         said = self.plan.reader.said
         return key if said.isdisjoint(key) else {name: key[name] for name in key if name not in said}
 
-    def _request(self, keys: TemplateKeys) -> Request:
+    def _build_request(self, keys: TemplateKeys) -> Request:
         try:
             return self._templates.request(keys)
         except Unsendable as error:
@@ -437,22 +437,22 @@ class OpenHttp:
         for positions in keys.groups():
             together = keys.among(positions)
             try:
-                asked.append((together, self._request(together)))
+                asked.append((together, self._build_request(together)))
             except (Unaskable, HttpFailure):
-                sendable = self._sendable(keys, positions, failures)
+                sendable = self._sendable_positions(keys, positions, failures)
                 if sendable:
                     some = keys.among(sendable)
-                    asked.append((some, self._request(some)))
+                    asked.append((some, self._build_request(some)))
         return asked, failures
 
-    def _sendable(
+    def _sendable_positions(
         self, keys: TemplateKeys, positions: Sequence[int], failures: dict[int, HttpFailure]
     ) -> list[int]:
         """Those of ``positions`` whose key can be sent; why others cannot is put into ``failures``."""
         sendable = []
         for at in positions:
             try:
-                self._request(keys.among([at]))
+                self._build_request(keys.among([at]))
             except Unaskable:
                 continue
             except HttpFailure as failure:
@@ -462,22 +462,22 @@ class OpenHttp:
         return sendable
 
 
-def _ended(outcome: Outcome, note: Any, mask: Callable[[str], str]) -> Told:
+def _outcome_told(outcome: Outcome, note: Any, mask: Callable[[str], str]) -> RowMetadata:
     """How the lookup of a key ended that found no rows."""
     error, attempts = outcome.error, outcome.attempts
     if error is None:
-        return note if isinstance(note, Told) else Told("miss", attempts=attempts)
+        return note if isinstance(note, RowMetadata) else RowMetadata("miss", attempts=attempts)
     text = mask(str(error))
     if not isinstance(error, HttpFailure) or error.response is None:
-        return Told("error", None, text, attempts, getattr(error, "elapsed", None))
-    return Told("error", error.response.status, text, attempts, error.elapsed, error.response.headers)
+        return RowMetadata("error", None, text, attempts, getattr(error, "elapsed", None))
+    return RowMetadata("error", error.response.status, text, attempts, error.elapsed, error.response.headers)
 
 
 _LOGIN_PAGE = re.compile(r"\b(log|sign)[ -]?(in|on)\b|password", re.IGNORECASE)
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
-def _resolved(table: LookupTable, secrets: set[str]) -> Templates:
+def _resolve_templates(table: LookupTable, secrets: set[str]) -> Templates:
     """The templates of ``table`` with references read here; what these stand for goes to ``secrets``."""
     return plan_of(table).templates.resolved(
         lambda text: table.resolve(text, option="url, query, header or body", known=secrets)

@@ -142,19 +142,21 @@ def word(text: str) -> str:
 
 def words(document: Any) -> frozenset[str]:
     """The codes that ``document`` tells of its failure; a member that is true is one."""
-    codes = {word(text) for name, text in _told(document, _DEPTH) if name in _CODES}
+    codes = {word(text) for name, text in _texts_of_error(document, _DEPTH) if name in _CODES}
     members = document.items() if isinstance(document, dict) else ()
     return frozenset(codes | {plain_name(name) for name, value in members if value is True})
 
 
 def speaks_of_rates(document: Any) -> bool:
     """Whether a message in ``document`` speaks of too many requests."""
-    return any(name in _TEXTS and _ABOUT_RATES.search(text) for name, text in _told(document, _DEPTH))
+    return any(
+        name in _TEXTS and _ABOUT_RATES.search(text) for name, text in _texts_of_error(document, _DEPTH)
+    )
 
 
 def pause_told(document: Any, wall_clock: float) -> float | None:
     """Seconds that ``document`` asks to wait, or None."""
-    for name, text in _told(document, _DEPTH):
+    for name, text in _texts_of_error(document, _DEPTH):
         if name in _PAUSES:
             pause = seconds(text, wall_clock)
             if pause is not None:
@@ -162,7 +164,7 @@ def pause_told(document: Any, wall_clock: float) -> float | None:
     return None
 
 
-def _told(value: Any, depth: int, name: str = "") -> Iterator[tuple[str, str]]:
+def _texts_of_error(value: Any, depth: int, name: str = "") -> Iterator[tuple[str, str]]:
     """The texts and numbers of an error, each with its plain name; what lies deep, or far, is left out."""
     if isinstance(value, str):
         yield name, value
@@ -170,12 +172,12 @@ def _told(value: Any, depth: int, name: str = "") -> Iterator[tuple[str, str]]:
         yield name, str(value)
     elif isinstance(value, list) and depth:
         for each in value[:_MOST]:
-            yield from _told(each, depth - 1, name)
+            yield from _texts_of_error(each, depth - 1, name)
     elif isinstance(value, dict) and depth:
         for key, each in value.items():
             plain = plain_name(key)
             if plain in _INSIDE or not isinstance(each, dict | list):
-                yield from _told(each, depth - 1, plain)
+                yield from _texts_of_error(each, depth - 1, plain)
 
 
 def graphql_errors(document: Any, way: Sequence[str]) -> list[Any] | None:

@@ -110,8 +110,8 @@ class Exchange:
         while True:
             credentials = self.auth.known if begun is None else begun.credentials
             if credentials is None:
-                credentials = await self.auth.fetched(self.client, lease, self._left(deadline))
-            signed = self._signed(request, credentials)
+                credentials = await self.auth.fetched(self.client, lease, self._seconds_left(deadline))
+            signed = self._with_credentials(request, credentials)
             try:
                 if begun is None:
                     response, classified, wait = await self._with_permit(
@@ -121,7 +121,9 @@ class Exchange:
                     raise begun.came
                 else:
                     response, classified = begun.came, begun.classified
-                    wait = self._again_after(response, classified, begun.ending, begun.wait, deadline)
+                    wait = self._seconds_before_repeat(
+                        response, classified, begun.ending, begun.wait, deadline
+                    )
             except KeptConnectionLost:
                 # Few at once: where the server is down, they are what finds out.
                 async with one_of(self._second_tries, lease):
@@ -138,13 +140,13 @@ class Exchange:
                 continue
             if response.status in _REDIRECTS and "location" in response.headers:
                 redirects += 1
-                request = self._redirected(request, response, redirects)
+                request = self._follow_redirect(request, response, redirects)
                 continue
             if classified is None:
                 await lease.room(len(response.body) * _PARSED)
                 classified = self.classify(response)
             if classified.kind not in _ANSWERS:
-                raise self._failure(request, response, classified)
+                raise self._failure_of(request, response, classified)
             return Answered(request, response, classified)
 
     async def _with_permit(
@@ -175,7 +177,7 @@ class Exchange:
             may_send = partial(own.may_send, started)
             try:
                 response = await self.client.send(
-                    request, self._left(deadline), lease, fresh=fresh, may_send=may_send
+                    request, self._seconds_left(deadline), lease, fresh=fresh, may_send=may_send
                 )
                 classified, ending, pause = self.assessed(response)
             except HeldBack:
@@ -189,9 +191,13 @@ class Exchange:
                 raise
             finally:
                 wait = own.release(started, ending, pause)
-            return response, classified, self._again_after(response, classified, ending, wait, deadline)
+            return (
+                response,
+                classified,
+                self._seconds_before_repeat(response, classified, ending, wait, deadline),
+            )
 
-    def _again_after(
+    def _seconds_before_repeat(
         self,
         response: Response,
         classified: Classification | None,
@@ -237,9 +243,9 @@ class Exchange:
         Raises:
             HttpFailure: it leads to an origin that is not allowed.
         """
-        return self._towards(request._replace(method="GET", body=None), link, "the next page")
+        return self._send_to_link(request._replace(method="GET", body=None), link, "the next page")
 
-    def _left(self, deadline: float | None) -> float:
+    def _seconds_left(self, deadline: float | None) -> float:
         """Seconds for the next request."""
         if deadline is None:
             return self.request_timeout
@@ -247,9 +253,13 @@ class Exchange:
 
     def signed(self, requests: Sequence[Request], credentials: dict[str, str]) -> Sequence[Request]:
         """``requests`` to the home origin with what proves who we are."""
-        return [self._signed(request, credentials) for request in requests] if credentials else requests
+        return (
+            [self._with_credentials(request, credentials) for request in requests]
+            if credentials
+            else requests
+        )
 
-    def _signed(self, request: Request, credentials: dict[str, str]) -> Request:
+    def _with_credentials(self, request: Request, credentials: dict[str, str]) -> Request:
         """``request`` with what proves who we are; no other origin gets to see that, or anything private."""
         if not credentials and not request.headers:
             return request
@@ -270,12 +280,12 @@ class Exchange:
         # 429 says by itself what is the matter.
         told = classified.said or ("" if response.status == 429 else response.excerpt())
         raise HttpFailure(
-            f"table {self.table}: {self.home} answered {response.status}{wants}.{_says(told)}{tip}",
+            f"table {self.table}: {self.home} answered {response.status}{wants}.{_says_text(told)}{tip}",
             retry_after=pause or None,
             response=response,
         )
 
-    def _redirected(self, request: Request, response: Response, redirects: int) -> Request:
+    def _follow_redirect(self, request: Request, response: Response, redirects: int) -> Request:
         if redirects > self.max_redirects:
             raise HttpFailure(
                 f"table {self.table}: more than {self.max_redirects} redirects, the last one from"
@@ -292,9 +302,9 @@ class Exchange:
             )
         if response.status in (301, 302, 303) and request.method == "POST":
             request = request._replace(method="GET", body=None)
-        return self._towards(request, response.headers["location"], "a redirect")
+        return self._send_to_link(request, response.headers["location"], "a redirect")
 
-    def _towards(self, request: Request, link: str, what: str) -> Request:
+    def _send_to_link(self, request: Request, link: str, what: str) -> Request:
         """``request``, sent to where ``link`` leads."""
         try:
             url = urljoin(request.url, link).partition("#")[0]
@@ -318,7 +328,7 @@ class Exchange:
             )
         return request._replace(url=url)
 
-    def _failure(self, request: Request, response: Response, classified: Classification) -> HttpFailure:
+    def _failure_of(self, request: Request, response: Response, classified: Classification) -> HttpFailure:
         if classified.failure is not None:
             return classified.failure
         status = response.status
@@ -326,14 +336,14 @@ class Exchange:
         tip = classified.tip or ("" if classified.verdict else _TIPS.get(status, ""))
         return HttpFailure(
             f"table {self.table}: {request.origin} answered {status} to {request.method}{how}."
-            f"{_says(classified.said or response.excerpt())} {tip}".rstrip(),
+            f"{_says_text(classified.said or response.excerpt())} {tip}".rstrip(),
             permanent=classified.kind == "permanent",
             retry_after=retry_after(response.headers, self.wall_clock()) or None,
             response=response,
         )
 
 
-def _says(told: str) -> str:
+def _says_text(told: str) -> str:
     return f" It says: {told}" if told else ""
 
 

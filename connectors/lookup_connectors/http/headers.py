@@ -47,16 +47,16 @@ def members(text: str) -> list[Member]:
         parameters: dict[str, str] = {}
         while parameter := _PARAMETER.match(text, at):
             at = parameter.end()
-            parameters.setdefault(parameter[1].strip().lower(), _unquoted(parameter[2] or ""))
+            parameters.setdefault(parameter[1].strip().lower(), _unquote_text(parameter[2] or ""))
         if at < len(text) and text[at] != ",":
             raise ValueError(f"{text[at : at + 20]!r} is where a comma or semicolon should be")
         at += 1
         if match[1] or parameters:
-            found.append(Member(_unquoted(match[1]), parameters))
+            found.append(Member(_unquote_text(match[1]), parameters))
     return found
 
 
-def _unquoted(text: str) -> str:
+def _unquote_text(text: str) -> str:
     if text[:1] == '"':
         return re.sub(r"\\(.)", r"\1", text[1:-1])
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text.strip()
@@ -115,11 +115,11 @@ def reported_pause(status: int, headers: Mapping[str, str], wall_clock: float) -
     told = retry_after(headers, wall_clock) if status in (403, 429, 503) else None
     if told is not None or "limit" not in "\n".join(headers):
         return told  # nearly all answers, and each of them is looked at
-    limits = _limits(headers)
-    spent = _until_resets((each for each in limits if each.is_spent), wall_clock)
+    limits = _read_limits(headers)
+    spent = _seconds_until_resets((each for each in limits if each.is_spent), wall_clock)
     if spent or status not in (429, 503) or any(each.remaining is not None for each in limits):
         return max(spent, default=None)
-    return min(_until_resets(limits, wall_clock), default=None)
+    return min(_seconds_until_resets(limits, wall_clock), default=None)
 
 
 def retry_after(headers: Mapping[str, str], wall_clock: float) -> float | None:
@@ -148,7 +148,7 @@ def seconds(text: str, wall_clock: float) -> float | None:
     if duration is not None and duration[0]:
         hours, minutes, whole, thousandths = (float(part or 0) for part in duration.groups())
         return hours * 3600 + minutes * 60 + whole + thousandths / 1000
-    moment = _moment(text)
+    moment = _parse_date(text)
     if moment is not None:
         return max(0.0, moment - wall_clock)
     parts = text.split(",")
@@ -157,7 +157,7 @@ def seconds(text: str, wall_clock: float) -> float | None:
     return max(told) if len(told) == len(parts) else None
 
 
-def _moment(text: str) -> float | None:
+def _parse_date(text: str) -> float | None:
     """The moment that a date of HTTP or ISO 8601 tells, in seconds since 1970; without a zone, of UTC."""
     told: datetime | None = None
     iso = _ISO.fullmatch(text)
@@ -179,30 +179,33 @@ def asks_to_wait(headers: Mapping[str, str]) -> bool:
 
 def nothing_remains(headers: Mapping[str, str]) -> bool:
     """Whether a rate-limit header says that no request is left."""
-    return any(each.is_spent for each in _limits(headers))
+    return any(each.is_spent for each in _read_limits(headers))
 
 
-def _until_resets(limits: Iterable[Limit], wall_clock: float) -> list[float]:
+def _seconds_until_resets(limits: Iterable[Limit], wall_clock: float) -> list[float]:
     """Seconds until each of ``limits`` is reset that says so."""
     told = (seconds(each.reset, wall_clock) for each in limits)
     return [each for each in told if each is not None and each <= _LONGEST_TOLD]
 
 
-def _limits(headers: Mapping[str, str]) -> list[Limit]:
+def _read_limits(headers: Mapping[str, str]) -> list[Limit]:
     """What headers tell of each limit."""
     told: dict[str, dict[str, str]] = {}
     for name in headers:
         if _ABOUT_LIMITS.search(name):
-            limit, what = _about(name)
+            limit, what = _limit_and_field(name)
             if what:
                 told.setdefault(limit, {}).setdefault(what, headers[name])
-    limits = [*(limit for each in told.values() for limit in _several(each)), *_of_policies(headers)]
+    limits = [
+        *(limit for each in told.values() for limit in _limits_of_header(each)),
+        *_limits_of_policies(headers),
+    ]
     known = next((each.reset for each in limits if each.reset), "")
     return [each._replace(reset=each.reset or known) for each in limits]
 
 
 @lru_cache(256)
-def _about(name: str) -> tuple[str, str]:
+def _limit_and_field(name: str) -> tuple[str, str]:
     """Which limit the header ``name`` tells of, and what of it: what remains, its reset, the time until it.
 
     >>> _about("x-ratelimit-reset-tokens"), _about("ratelimit-reset-after"), _about("ratelimit-policy")
@@ -216,7 +219,7 @@ def _about(name: str) -> tuple[str, str]:
     return plain[: found.start()] + plain[found.end() :], what
 
 
-def _several(told: Mapping[str, str]) -> Iterator[Limit]:
+def _limits_of_header(told: Mapping[str, str]) -> Iterator[Limit]:
     """The limits that one header of each kind tells of: several, with a comma between, or one."""
     reset = told.get("after") or told.get("reset") or ""
     left = told["remaining"].split(",") if "remaining" in told else []
@@ -230,16 +233,16 @@ def _several(told: Mapping[str, str]) -> Iterator[Limit]:
         yield Limit(None, reset)
 
 
-def _of_policies(headers: Mapping[str, str]) -> Iterator[Limit]:
+def _limits_of_policies(headers: Mapping[str, str]) -> Iterator[Limit]:
     """The same of the IETF's field: ``"default";r=0;t=30``, or ``limit=10, remaining=0, reset=5`` before."""
-    windows = {name: told.get("w", "") for name, told in _quotas(headers.get("ratelimit-policy", ""))}
-    for name, told in _quotas(headers.get("ratelimit", "")):
+    windows = {name: told.get("w", "") for name, told in _read_quotas(headers.get("ratelimit-policy", ""))}
+    for name, told in _read_quotas(headers.get("ratelimit", "")):
         left = _NUMBER.fullmatch(told.get("r", ""))
         if left:
             yield Limit(float(left[0]), told.get("t") or windows.get(name, ""))
 
 
-def _quotas(text: str) -> list[Member]:
+def _read_quotas(text: str) -> list[Member]:
     try:
         found = members(text)
     except ValueError:

@@ -141,7 +141,7 @@ async def connected(
         HttpFailure: none can be made.
     """
     try:
-        return await asyncio.wait_for(_opened(connecting, origin, connection), limit)
+        return await asyncio.wait_for(_open_transport(connecting, origin, connection), limit)
     except asyncio.TimeoutError:
         raise connecting.not_connected(origin.url, limit) from None
     except ssl.SSLCertVerificationError as error:
@@ -150,7 +150,7 @@ async def connected(
         raise connecting.failure(f"no connection to {origin.url}: {error}.") from None
 
 
-async def _opened(
+async def _open_transport(
     connecting: Connecting, origin: HttpOrigin, connection: Callable[[], _Connection]
 ) -> _Connection:
     loop, tls, proxy = asyncio.get_running_loop(), connecting.tls, origin.proxy
@@ -200,14 +200,14 @@ class _Tunnel(asyncio.Protocol):
             self.answer.set_result(None)
         elif status is not None:
             said = status[0].partition(b" ")[2].decode("latin-1")
-            self._fail(f"its proxy answered {said}", int(status[1]))
+            self._fail_tunnel(f"its proxy answered {said}", int(status[1]))
         else:
-            self._fail("its proxy does not speak HTTP")
+            self._fail_tunnel("its proxy does not speak HTTP")
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._fail("its proxy closed the connection")
+        self._fail_tunnel("its proxy closed the connection")
 
-    def _fail(self, why: str, status: int = 0) -> None:
+    def _fail_tunnel(self, why: str, status: int = 0) -> None:
         if not self.answer.done():
             self.answer.set_exception(self._connecting.proxy_failed(self._origin.url, why, status))
 
@@ -223,7 +223,7 @@ def tls_context(
     try:
         context = ssl.create_default_context(cafile=ca or certifi.where())
         if cert:
-            context.load_cert_chain(cert, key, password or _no_password)
+            context.load_cert_chain(cert, key, password or _refuse_password_prompt)
     except (OSError, ssl.SSLError, ValueError) as error:
         files = ", ".join(file for file in (ca, cert, key) if file)
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -233,6 +233,6 @@ def tls_context(
     return context
 
 
-def _no_password() -> str:
+def _refuse_password_prompt() -> str:
     # Without one, OpenSSL would ask on the terminal.
     raise ValueError("the key is encrypted; give 'tls-key-password'")

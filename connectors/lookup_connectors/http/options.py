@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_connectors.http.classification import FAILURES, Codes, ErrorRules, Kind
+from lookup_connectors.http.classification import FAILURES, Codes, ErrorRules, ResponseKind
 from lookup_connectors.http.completeness import has_list
 from lookup_connectors.http.paging import KINDS, Paging, has_room
 from lookup_connectors.http.request import (
@@ -253,55 +253,55 @@ class _HttpPlanning:
         self._problems: list[Problem] = []
 
     def plan(self) -> Plan:
-        templates = self._templates()
-        reader = self._reader(templates)
-        paging = self._paging(templates.body)
-        kind = self._choice("error-kind", "")
+        templates = self._read_templates()
+        reader = self._response_reader(templates)
+        paging = self._read_paging(templates.body)
+        kind = self._choice_of("error-kind", "")
         errors = ErrorRules(
-            self._path("miss-when"),
+            self._read_path("miss-when"),
             bool(templates.lists),
-            self._path("error-when"),
-            cast("Kind", kind) if kind in FAILURES else None,
-            self._path("error-message"),
+            self._read_path("error-when"),
+            cast("ResponseKind", kind) if kind in FAILURES else None,
+            self._read_path("error-message"),
         )
         self._check_keys(templates, reader)
         self._check_credentials()
-        allowed = self._given("allowed-origins")
+        allowed = self._option_text("allowed-origins")
         if not has_reference(allowed):
-            self._read("allowed-origins", allowed, origins, frozenset[str]())
+            self._parse_option("allowed-origins", allowed, origins, frozenset[str]())
         if self._problems:
             raise OptionError(self._problems)
         return Plan(templates, reader, paging, errors)
 
     # Problems.
 
-    def _wrong(self, what: str, tip: str = "") -> None:
+    def _add_problem(self, what: str, tip: str = "") -> None:
         self._problems.append(Problem(f"table {self._table.name}: {what}.".replace("..", "."), tip=tip))
 
-    def _read(self, key: str, text: str, parse: Callable[[str], _T], otherwise: _T) -> _T:
+    def _parse_option(self, key: str, text: str, parse: Callable[[str], _T], otherwise: _T) -> _T:
         try:
             return parse(text)
         except ValueError as error:
-            self._wrong(f"{key!r}: {error}", error.tip if isinstance(error, TemplateError) else "")
+            self._add_problem(f"{key!r}: {error}", error.tip if isinstance(error, TemplateError) else "")
             return otherwise
 
-    def _given(self, key: str) -> str:
+    def _option_text(self, key: str) -> str:
         return self._options.get(key, "")
 
-    def _column(self, key: str, name: str) -> str | None:
+    def _find_column(self, key: str, name: str) -> str | None:
         """The column that the option ``key`` calls ``name``, in whatever case."""
         found = next((each for each in self._names if each.lower() == name.lower()), None)
         if found is None:
-            self._wrong(f"{key!r}: there is no column {name!r}", nearest(name, self._names))
+            self._add_problem(f"{key!r}: there is no column {name!r}", nearest(name, self._names))
         return found
 
-    def _columns(self, key: str) -> frozenset[str]:
+    def _find_columns(self, key: str) -> frozenset[str]:
         """The columns that an option lists."""
-        given = (name.strip() for name in self._given(key).split(",") if name.strip())
-        found = [self._column(key, name) for name in given]
+        given = (name.strip() for name in self._option_text(key).split(",") if name.strip())
+        found = [self._find_column(key, name) for name in given]
         return frozenset(name for name in found if name is not None)
 
-    def _family(self, prefix: str) -> list[tuple[str, str, str]]:
+    def _options_with_prefix(self, prefix: str) -> list[tuple[str, str, str]]:
         """The options that begin with ``prefix``: each with the rest of its name, and its text."""
         return [
             (key, key[len(prefix) :], text) for key, text in self._options.items() if key.startswith(prefix)
@@ -309,80 +309,84 @@ class _HttpPlanning:
 
     # The request.
 
-    def _templates(self) -> Templates:
-        url = self._given("url")
-        address = url[: len(_hidden(url).partition("?")[0])]  # as long as it is
+    def _read_templates(self) -> Templates:
+        url = self._option_text("url")
+        address = url[: len(_blank_braces(url).partition("?")[0])]  # as long as it is
         in_url = url[len(address) + 1 :]
         none = Template(())
-        path = self._read("url", address, lambda text: parse_template(text, self._names, "path"), none)
+        path = self._parse_option(
+            "url", address, lambda text: parse_template(text, self._names, "path"), none
+        )
         self._check_address(path)
-        repeated = self._choice("list-style", "comma") == "repeat"
+        repeated = self._choice_of("list-style", "comma") == "repeat"
 
         def parsed_query(text: str, start: int = 0) -> QueryTemplate:
-            if "#" in _hidden(text):
+            if "#" in _blank_braces(text):
                 raise ValueError("a fragment ('#') is never sent; write %23")
             return parse_query(text, self._names, repeated=repeated, start=start)
 
         none_asked = QueryTemplate((), repeated)
         start = len(address) + 1
-        said = self._read("url", in_url, lambda text: parsed_query(text, start), none_asked)
-        more = self._read("query", self._given("query"), parsed_query, none_asked)
+        said = self._parse_option("url", in_url, lambda text: parsed_query(text, start), none_asked)
+        more = self._parse_option("query", self._option_text("query"), parsed_query, none_asked)
         query = QueryTemplate((*said.parameters, *more.parameters), repeated)
-        headers = self._headers()
-        body = self._body(parsed_query, headers)
-        method = "POST" if self._choice("method", "get") == "post" else "GET"
+        headers = self._read_headers()
+        body = self._read_body(parsed_query, headers)
+        method = "POST" if self._choice_of("method", "get") == "post" else "GET"
         if body is not None and method == "GET":
-            self._wrong("'body' is sent by POST alone", "Set 'method' = 'POST'.")
-        lists = self._lists(path, query, body)
-        referring = (name.lower() for _, name, text in self._family("header.") if has_reference(text))
-        private = Private(frozenset(referring), has_reference(self._given("body")))
+            self._add_problem("'body' is sent by POST alone", "Set 'method' = 'POST'.")
+        lists = self._list_columns(path, query, body)
+        referring = (
+            name.lower() for _, name, text in self._options_with_prefix("header.") if has_reference(text)
+        )
+        private = Private(frozenset(referring), has_reference(self._option_text("body")))
         return Templates(method, path, query, headers, body, lists, private)
 
-    def _choice(self, key: str, default: str) -> str:
+    def _choice_of(self, key: str, default: str) -> str:
         return self._options.get(key, default).strip().lower().replace("-", "_")
 
-    def _headers(self) -> dict[str, Template]:
+    def _read_headers(self) -> dict[str, Template]:
         headers: dict[str, Template] = {}
-        for key, name, text in self._family("header."):
+        for key, name, text in self._options_with_prefix("header."):
             if not _HEADER_NAME.fullmatch(name):
-                self._wrong(f"{key!r}: this is not a name of a header")
+                self._add_problem(f"{key!r}: this is not a name of a header")
             if SECRET_HEADER.fullmatch(name) and not has_reference(text):
-                self._wrong(
+                self._add_problem(
                     f"{key!r}: a secret may not stand in the text of a statement",
                     "Write '${env:NAME}' or '${file:path}'; or use 'token', 'password' or 'api-key'.",
                 )
-            headers[name] = self._read(
+            headers[name] = self._parse_option(
                 key, text, lambda text: parse_template(text, self._names, "text"), Template(())
             )
         return headers
 
-    def _body(
+    def _read_body(
         self, parsed_query: Callable[[str], QueryTemplate], headers: dict[str, Template]
     ) -> JsonBody | QueryTemplate | None:
         if "body" not in self._options:
             return None
-        is_form = self._choice("body-format", "json") == "form"
+        is_form = self._choice_of("body-format", "json") == "form"
         if not any(name.lower() == "content-type" for name in headers):
             kind = "application/x-www-form-urlencoded" if is_form else "application/json"
             headers["Content-Type"] = Template((kind,))
         if is_form:
-            return self._read("body", self._given("body"), parsed_query, QueryTemplate(()))
+            return self._parse_option("body", self._option_text("body"), parsed_query, QueryTemplate(()))
         parse: Callable[[str], JsonBody] = lambda text: parse_json_body(text, self._names)  # noqa: E731
-        return self._read("body", self._given("body"), parse, JsonBody(None))
+        return self._parse_option("body", self._option_text("body"), parse, JsonBody(None))
 
-    def _lists(
+    def _list_columns(
         self, path: Template, query: QueryTemplate, body: JsonBody | QueryTemplate | None
     ) -> frozenset[str]:
-        if self._given("keys-per-request").strip() in ("", "1"):
+        if self._option_text("keys-per-request").strip() in ("", "1"):
             if "list-columns" in self._options:
-                self._wrong("'list-columns' is for several keys per request", "Set 'keys-per-request'.")
+                self._add_problem("'list-columns' is for several keys per request", "Set 'keys-per-request'.")
             return frozenset()
         in_text = frozenset({*query.columns, *(body.columns if body else ())})
-        named_lists = self._columns("list-columns")
+        named_lists = self._find_columns("list-columns")
         lists = named_lists or in_text or frozenset(path.columns)
         strangers = lists - in_text - set(path.columns)
         for name in sorted(strangers):
-            self._wrong(f"'list-columns': nothing in the request names {name!r}", f"Write {{{name}}}.")
+            self._add_problem(f"'list-columns': nothing in the request names {name!r}", f"Write {{{name}}}.")
         return lists
 
     def _check_address(self, path: Template) -> None:
@@ -393,27 +397,27 @@ class _HttpPlanning:
         if has_reference(start):
             # Checked again when it is resolved, on the worker.
             if path.columns and not re.search(r"\}[^{]*/", start):
-                self._wrong("'url': a '/' must stand between the reference and the first column")
+                self._add_problem("'url': a '/' must stand between the reference and the first column")
             return
         try:
             check_address(path)
         except ValueError as error:
-            self._wrong(f"'url': {error}")
+            self._add_problem(f"'url': {error}")
 
     # The response.
 
-    def _reader(self, templates: Templates) -> ResponseReader:
-        sources = self._sources()
-        rows = self._read("rows", self._options.get("rows", "@"), parse_path, named("@"))
-        row_key = next(iter(self._columns("row-key")), None)
-        required = self._columns("required-columns")
+    def _response_reader(self, templates: Templates) -> ResponseReader:
+        sources = self._column_sources()
+        rows = self._parse_option("rows", self._options.get("rows", "@"), parse_path, named("@"))
+        row_key = next(iter(self._find_columns("row-key")), None)
+        required = self._find_columns("required-columns")
         given = {key.lower() for key in self._options}
         for column in self._table.schema:
             if problem := unreadable(column, sources[column.name]):
-                self._wrong(f"column {column.name!r}: {problem}")
+                self._add_problem(f"column {column.name!r}: {problem}")
         said = frozenset(name for name in self._names if name == row_key or f"path.{name.lower()}" in given)
         of_rows = {*self._names} - (templates.columns - said) - {row_key}
-        takes_part = self._choice("partial", "fail") == "accept"
+        takes_part = self._choice_of("partial", "fail") == "accept"
         return ResponseReader(
             table=self._table.name,
             rows=rows,
@@ -428,23 +432,25 @@ class _HttpPlanning:
             )
             if not takes_part
             else frozenset(),
-            charset=self._given("charset"),
+            charset=self._option_text("charset"),
             unseen=dict.fromkeys(of_rows, 0),
         )
 
-    def _sources(self) -> dict[str, Path | str]:
+    def _column_sources(self) -> dict[str, Path | str]:
         sources: dict[str, Path | str] = {name: named(name) for name in self._names}
-        for key, name, text in self._family("path."):
-            column = self._column(key, name)
+        for key, name, text in self._options_with_prefix("path."):
+            column = self._find_column(key, name)
             if column is not None:
                 is_metadata = text.startswith("$")
                 sources[column] = (
-                    text.strip().lower() if is_metadata else self._read(key, text, parse_path, named(column))
+                    text.strip().lower()
+                    if is_metadata
+                    else self._parse_option(key, text, parse_path, named(column))
                 )
         return sources
 
-    def _paging(self, body: JsonBody | QueryTemplate | None) -> Paging:
-        kind = self._choice("paging", "")
+    def _read_paging(self, body: JsonBody | QueryTemplate | None) -> Paging:
+        kind = self._choice_of("paging", "")
         wants = {
             "next_url": ("paging-path",),
             "cursor": ("paging-path", "paging-parameter"),
@@ -454,36 +460,36 @@ class _HttpPlanning:
         for key in ("paging-path", "paging-parameter"):
             if (key in wants) != (key in self._options):
                 verb = "needs" if key in wants else "does not take"
-                self._wrong(f"'paging' = {kind or 'none'!r} {verb} {key!r}")
-        parameter = self._given("paging-parameter")
+                self._add_problem(f"'paging' = {kind or 'none'!r} {verb} {key!r}")
+        parameter = self._option_text("paging-parameter")
         if parameter and isinstance(body, JsonBody) and not has_room(body.document, parameter):
-            self._wrong(f"'paging-parameter': {parameter!r} cannot become a member of 'body'")
+            self._add_problem(f"'paging-parameter': {parameter!r} cannot become a member of 'body'")
         return Paging(
             kind=kind,
-            path=self._path("paging-path"),
+            path=self._read_path("paging-path"),
             parameter=parameter,
-            first=_whole(self._given("first-page"), 1),
-            size=_whole(self._given("page-size"), 0) or None,
-            most=_whole(self._given("max-pages"), 100),
+            first=_whole_number(self._option_text("first-page"), 1),
+            size=_whole_number(self._option_text("page-size"), 0) or None,
+            most=_whole_number(self._option_text("max-pages"), 100),
             in_form=isinstance(body, QueryTemplate),
         )
 
-    def _path(self, key: str) -> Path | None:
-        text = self._given(key)
-        return self._read(key, text, parse_path, None) if text else None
+    def _read_path(self, key: str) -> Path | None:
+        text = self._option_text(key)
+        return self._parse_option(key, text, parse_path, None) if text else None
 
     # All together.
 
     def _check_keys(self, templates: Templates, reader: ResponseReader) -> None:
         if not templates.columns and not self._problems:
-            self._wrong(
+            self._add_problem(
                 "no part of the request names a column, so every key would ask the same",
                 "Write {column} in 'url', 'query', 'body' or a header.",
             )
         texts = {column.name for column in self._table.schema if types.is_string(column.type)}
         for name, quote in sorted(set(templates.unsafe_holes(texts))):
             language = "odata" if quote == "'" else "json"
-            self._wrong(
+            self._add_problem(
                 f"column {name!r} stands between quotes, and a key that holds {quote} would end them",
                 f"Write {{{name}|{language}}}, or name another language: {', '.join(LANGUAGES)}."
                 f" {{{name}|url}} sends it as it is.",
@@ -491,20 +497,22 @@ class _HttpPlanning:
         for name in sorted(templates.columns):
             kind = self._table.schema.field(name).type
             if not can_be_spelled(kind):
-                self._wrong(f"column {name!r} cannot stand in a request: {kind} has no text")
+                self._add_problem(f"column {name!r} cannot stand in a request: {kind} has no text")
             if isinstance(reader.sources[name], str):
-                self._wrong(f"column {name!r} is metadata, and cannot stand in a request")
+                self._add_problem(f"column {name!r} is metadata, and cannot stand in a request")
 
     def _check_credentials(self) -> None:
         ways = [key for key in ("username", "token", "api-key", "oauth2-token-url") if key in self._options]
         if len(ways) > 1:
-            self._wrong(f"{' and '.join(map(repr, ways))} are different ways to say who we are", "Give one.")
+            self._add_problem(
+                f"{' and '.join(map(repr, ways))} are different ways to say who we are", "Give one."
+            )
         for key, to in _BELONGS.items():
             if key in self._options and to not in self._options:
-                self._wrong(f"{key!r} is of no use without {to!r}")
+                self._add_problem(f"{key!r} is of no use without {to!r}")
         for key in ("oauth2-client-id", "oauth2-client-secret"):
             if "oauth2-token-url" in self._options and key not in self._options:
-                self._wrong(f"'oauth2-token-url' needs {key!r}")
+                self._add_problem(f"'oauth2-token-url' needs {key!r}")
 
 
 def check_address(address: Template) -> str:
@@ -544,12 +552,12 @@ def origins(text: str) -> frozenset[str]:
     return frozenset(map(origin_of, given))
 
 
-def _hidden(text: str) -> str:
+def _blank_braces(text: str) -> str:
     """``text`` without what stands in braces, which is a reference or a column."""
     return _BRACES.sub(lambda match: "_" * len(match[0]), text)
 
 
-def _whole(text: str, default: int) -> int:
+def _whole_number(text: str, default: int) -> int:
     return int(text) if text.strip().isdigit() else default
 
 
@@ -578,7 +586,7 @@ def check_options(table: LookupTable) -> None:
 def check_other_urls(table: LookupTable, given: Mapping[str, Any]) -> None:
     """Refuse parts of the URLs of tokens and proxies that nobody would read."""
     for option in ("oauth2-token-url", "proxy"):
-        text = _hidden(given.get(option) or "")
+        text = _blank_braces(given.get(option) or "")
         authority, _, rest = text.partition("://")[2].partition("/")
         if "#" in text:
             raise option_error(table, f"{option!r}: a '#' ends an address; in a password it is %23")

@@ -85,7 +85,7 @@ class Paging:
             try:
                 answered = await exchange.ask(current, deadline, lease, begun)
             except HttpFailure as failure:
-                told = self._explained(failure, len(asked))
+                told = self._explain_failure(failure, len(asked))
                 if told is failure:
                     raise
                 raise told from None
@@ -99,7 +99,7 @@ class Paging:
                 rows = answered.classified.rows
             else:
                 rows.add(answered.classified.rows)
-            count = _count(answered, reader) if self.is_counted else 0
+            count = _count_rows(answered, reader) if self.is_counted else 0
             so_far += count
             if self.is_counted and count and answered.response.body == before:
                 raise reader.refused(
@@ -108,7 +108,7 @@ class Paging:
                 )
             before = answered.response.body if isinstance(answered.classified.document, dict) else b""
             try:
-                current = self._following(current, answered, len(asked), count, so_far, exchange, reader)
+                current = self._next_request(current, answered, len(asked), count, so_far, exchange, reader)
             except PathFailure as error:
                 assert self.path is not None, "no other way follows one"
                 raise reader.not_followed(self.path, "'paging-path'", error) from None
@@ -126,11 +126,11 @@ class Paging:
         if answered.classified.no_place:
             return False
         try:
-            return self._following(answered.request, answered, 1, 0, 0, exchange, reader) is None
+            return self._next_request(answered.request, answered, 1, 0, 0, exchange, reader) is None
         except (PathFailure, ValueError, HttpFailure):
             return False
 
-    def _following(
+    def _next_request(
         self,
         request: Request,
         answered: Answered,
@@ -150,17 +150,17 @@ class Paging:
             return None
         rows = answered.classified.rows
         if self.is_counted:
-            if (not count or (self.size or 0) > count) and not self._is_short(
+            if (not count or (self.size or 0) > count) and not self._page_ended_early(
                 answered, page, count, so_far, reader
             ):
                 return None
             return self._with_parameter(request, self.first + page if self.kind == "page" else so_far)
-        following = self._said_to_follow(request, answered, exchange) if self.kind else None
+        following = self._request_named_next(request, answered, exchange) if self.kind else None
         if following is None and not reader.takes_part and (rows.is_listed or not rows.rows):
-            self._refuse_more(answered, reader.rows.way)
+            self._refuse_incomplete(answered, reader.rows.way)
         return following
 
-    def _is_short(
+    def _page_ended_early(
         self, answered: Answered, page: int, count: int, so_far: int, reader: ResponseReader
     ) -> bool:
         """Whether a page that looks like the last is none, as a total says: servers have a most of their own.
@@ -176,10 +176,10 @@ class Paging:
             )
         return bool(where) and count > 0
 
-    def _said_to_follow(self, request: Request, answered: Answered, exchange: Exchange) -> Request | None:
+    def _request_named_next(self, request: Request, answered: Answered, exchange: Exchange) -> Request | None:
         """The request for the page that this one names as its next."""
         if self.kind == "link":
-            link = _link(answered)
+            link = _next_link(answered)
             return None if link is None else exchange.page(answered.request, link)
         if self.path is None:
             return None
@@ -187,10 +187,10 @@ class Paging:
         if found is None or found is False or found == "":
             return None
         if self.kind == "next_url":
-            return exchange.page(answered.request, _checked(found, str))
-        return self._with_parameter(request, _checked(found, str, int, float, Decimal))
+            return exchange.page(answered.request, _check_type(found, str))
+        return self._with_parameter(request, _check_type(found, str, int, float, Decimal))
 
-    def _refuse_more(self, answered: Answered, way: Sequence[str]) -> None:
+    def _refuse_incomplete(self, answered: Answered, way: Sequence[str]) -> None:
         """Refuse an answer that is not all, where nothing says that a part is wanted.
 
         Raises:
@@ -209,7 +209,7 @@ class Paging:
             " 'paging' = 'none' takes the first page alone"
         )
 
-    def _explained(self, failure: HttpFailure, page: int) -> HttpFailure:
+    def _explain_failure(self, failure: HttpFailure, page: int) -> HttpFailure:
         """``failure``, which came of asking for ``page`` (from 1), and what that may have to do with it."""
         status = failure.response.status if failure.response else None
         if page == 1 or not self.is_counted or status not in _BEYOND:
@@ -228,20 +228,20 @@ class Paging:
         """``request`` with the parameter set: in its query, its form, or its JSON body."""
         if request.body is None:
             parts = urlsplit(request.url)
-            query = _in_query(parts.query, self.parameter, value)
+            query = _set_in_query(parts.query, self.parameter, value)
             return request._replace(url=urlunsplit(parts._replace(query=query)))
         if self.in_form:
-            return request._replace(body=_in_query(request.body.decode(), self.parameter, value).encode())
-        return request._replace(body=_in_body(request.body, self.parameter.split("."), value))
+            return request._replace(body=_set_in_query(request.body.decode(), self.parameter, value).encode())
+        return request._replace(body=_set_in_body(request.body, self.parameter.split("."), value))
 
 
-def _checked(found: Any, *expected: type) -> Any:
+def _check_type(found: Any, *expected: type) -> Any:
     if type(found) not in expected:
         raise PathFailure(f"{json.dumps(found, default=str)[:60]} came, which leads to no page")
     return found
 
 
-def _link(answered: Answered) -> str | None:
+def _next_link(answered: Answered) -> str | None:
     """The URL of the next page in the header Link."""
     header = answered.response.headers.get("link", "")
     try:
@@ -253,7 +253,7 @@ def _link(answered: Answered) -> str | None:
 _NEXT = re.compile(r"\brel\s*=\s*[\"']?[^\"';,]*\bnext\b", re.IGNORECASE)
 
 
-def _count(answered: Answered, reader: ResponseReader) -> int:
+def _count_rows(answered: Answered, reader: ResponseReader) -> int:
     """How many rows an answer has, with those that `rows` leaves out: pages are counted by all."""
     found = len(answered.classified.rows.rows)
     return max(found, listed_at(answered.classified.document, reader.rows.way))
@@ -263,7 +263,7 @@ def _more_in(answered: Answered, way: Sequence[str], seen: Seen) -> tuple[str, s
     """Where an answer says that there is more than its rows, and how that is read; empty for nowhere."""
     headers, document = answered.response.headers, answered.classified.document
     try:
-        leads_on = _link(answered) is not None
+        leads_on = _next_link(answered) is not None
     except ValueError:  # what it leads to cannot be read, but that it does
         leads_on = _NEXT.search(headers["link"]) is not None
     if leads_on:
@@ -282,7 +282,7 @@ def _more_in(answered: Answered, way: Sequence[str], seen: Seen) -> tuple[str, s
     return "", ""
 
 
-def _in_query(query: str, name: str, value: str | float | Decimal) -> str:
+def _set_in_query(query: str, name: str, value: str | float | Decimal) -> str:
     kept = [each for each in query.split("&") if each and dict(parse_qsl(each, True)).keys() != {name}]
     return "&".join([*kept, f"{quote(name, safe='')}={quote(str(value), safe='')}"])
 
@@ -294,7 +294,7 @@ def has_room(body: Any, parameter: str) -> bool:
     return isinstance(body, dict)
 
 
-def _in_body(body: bytes, names: list[str], value: str | float | Decimal) -> bytes:
+def _set_in_body(body: bytes, names: list[str], value: str | float | Decimal) -> bytes:
     document = json.loads(body)
     place = document
     for name in names[:-1]:

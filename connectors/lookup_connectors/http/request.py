@@ -85,11 +85,11 @@ def origin_of(url: str) -> str:
         ValueError: it is not an absolute HTTP URL.
     """
     authority = AUTHORITY.match(url)
-    return _origin(url if authority is None else authority[0])
+    return _origin_of_url(url if authority is None else authority[0])
 
 
 @lru_cache(256)  # asked for every request, and they go to few
-def _origin(url: str) -> str:
+def _origin_of_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in PORTS or not parts.hostname:
         raise ValueError("write an absolute URL: https://host/path")
@@ -195,7 +195,7 @@ class TemplateKeys:
         )
 
 
-def _pieces(address: Template) -> list[str | Template]:
+def _address_pieces(address: Template) -> list[str | Template]:
     """The parts between slashes of ``address``: those with holes one by one, and the text between them."""
     segments: list[list[str | Hole]] = [[]]
     for part in address.parts:
@@ -214,18 +214,18 @@ def _pieces(address: Template) -> list[str | Template]:
     return pieces
 
 
-def _segment(template: Template, keys: TemplateKeys) -> str:
+def _fill_segment(template: Template, keys: TemplateKeys) -> str:
     column = template.sole_column
     if column is not None and type(value := keys.columns[column][0]) is int and column not in keys.lists:
         return str(value)  # nothing in it to encode
     keys.check(template)
-    text = template.filled(partial(_in_segment, keys))
+    text = template.filled(partial(_fill_hole, keys))
     if text in _DOT_SEGMENTS:
         raise Unaskable
     return text
 
 
-def _in_segment(keys: TemplateKeys, hole: Hole) -> str:
+def _fill_hole(keys: TemplateKeys, hole: Hole) -> str:
     if hole.column not in keys.lists:
         return quote(hole.text(keys.columns[hole.column][0]), safe="")
     texts = list(keys.listed(hole))
@@ -247,9 +247,9 @@ class QueryTemplate:
 
     def text(self, keys: TemplateKeys) -> str:
         """The query string for ``keys``, without parameters whose columns are not asked by."""
-        return "&".join([part for pair in self.parameters for part in self._parts(*pair, keys)])
+        return "&".join([part for pair in self.parameters for part in self._query_parts(*pair, keys)])
 
-    def _parts(self, name: Template, value: Template, keys: TemplateKeys) -> Iterator[str]:
+    def _query_parts(self, name: Template, value: Template, keys: TemplateKeys) -> Iterator[str]:
         asked = [keys.values(column) for column in (*name.columns, *value.columns)]
         if not all(asked):
             return
@@ -352,11 +352,11 @@ class JsonBody:
 
     def text(self, keys: TemplateKeys) -> str:
         """The document for ``keys``, without members whose columns are not asked by."""
-        return json.dumps(_filled(self.document, keys), ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(_fill_document(self.document, keys), ensure_ascii=False, separators=(",", ":"))
 
     def resolved(self, resolve: Resolve) -> JsonBody:
         """The same, with references to secrets resolved."""
-        return JsonBody(_mapped(self.document, lambda template: template.resolved(resolve)))
+        return JsonBody(_map_templates(self.document, lambda template: template.resolved(resolve)))
 
 
 def parse_json_body(text: str, columns: Sequence[str]) -> JsonBody:
@@ -367,7 +367,7 @@ def parse_json_body(text: str, columns: Sequence[str]) -> JsonBody:
     """
     try:
         document = json.loads(text)
-        return JsonBody(_parsed(document, columns, ""))
+        return JsonBody(_parse_document(document, columns, ""))
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     except json.JSONDecodeError as error:
@@ -379,14 +379,14 @@ def parse_json_body(text: str, columns: Sequence[str]) -> JsonBody:
 _BARE_HOLE = re.compile(r"[:\[,]\s*(\{\w+\})")
 
 
-def _parsed(node: Any, columns: Sequence[str], path: str) -> Any:
+def _parse_document(node: Any, columns: Sequence[str], path: str) -> Any:
     """The document with its texts read; ``path`` leads to it."""
     if isinstance(node, dict):
         for name in node:
             _check_member(name, columns, path)
-        return {name: _parsed(value, columns, f"{path}.{name}") for name, value in node.items()}
+        return {name: _parse_document(value, columns, f"{path}.{name}") for name, value in node.items()}
     if isinstance(node, list):
-        return [_parsed(value, columns, f"{path}[{at}]") for at, value in enumerate(node)]
+        return [_parse_document(value, columns, f"{path}[{at}]") for at, value in enumerate(node)]
     if not isinstance(node, str):
         return node
     try:
@@ -408,12 +408,12 @@ def _check_member(name: str, columns: Sequence[str], path: str) -> None:
         )
 
 
-def _mapped(node: Any, change: Callable[[Any], Any]) -> Any:
+def _map_templates(node: Any, change: Callable[[Any], Any]) -> Any:
     """The document with each template changed."""
     if isinstance(node, dict):
-        return {name: _mapped(value, change) for name, value in node.items()}
+        return {name: _map_templates(value, change) for name, value in node.items()}
     if isinstance(node, list):
-        return [_mapped(value, change) for value in node]
+        return [_map_templates(value, change) for value in node]
     return change(node) if isinstance(node, Template) else node
 
 
@@ -428,35 +428,35 @@ def _templates_in(node: Any) -> Iterator[Template]:
 _LEFT_OUT = object()
 
 
-def _filled(node: Any, keys: TemplateKeys) -> Any:
+def _fill_document(node: Any, keys: TemplateKeys) -> Any:
     if isinstance(node, Template):
         return _filled_text(node, keys)
     if isinstance(node, dict):
-        filled = {name: _filled(value, keys) for name, value in node.items()}
+        filled = {name: _fill_document(value, keys) for name, value in node.items()}
         return {name: value for name, value in filled.items() if value is not _LEFT_OUT}
     if isinstance(node, list):
         if len(node) == 1 and not keys.lists.isdisjoint(JsonBody(node[0]).columns):
             return _filled_for_each(node[0], keys) or []
-        return [value for value in (_filled(each, keys) for each in node) if value is not _LEFT_OUT]
+        return [value for value in (_fill_document(each, keys) for each in node) if value is not _LEFT_OUT]
     return node
 
 
 def _filled_for_each(node: Any, keys: TemplateKeys) -> Sequence[Any] | None:
-    """What ``_filled`` gives for each of ``keys`` alone, column by column; None where it is left out."""
+    """``_fill_document`` for each of ``keys`` alone, column by column; None where it is left out."""
     if isinstance(node, Template):
         return _texts_for_each(node, keys)
     if isinstance(node, dict):
         members = {name: _filled_for_each(value, keys) for name, value in node.items()}
         there = {name: values for name, values in members.items() if values is not None}
-        return [dict(zip(there, values, strict=True)) for values in _across(there.values(), len(keys))]
+        return [dict(zip(there, values, strict=True)) for values in _rows_across(there.values(), len(keys))]
     if isinstance(node, list):
         items = [_filled_for_each(each, keys) for each in node]
         there_too = [values for values in items if values is not None]
-        return [list(values) for values in _across(there_too, len(keys))]
+        return [list(values) for values in _rows_across(there_too, len(keys))]
     return [node] * len(keys)
 
 
-def _across(columns: Collection[Sequence[Any]], count: int) -> Iterable[tuple[Any, ...]]:
+def _rows_across(columns: Collection[Sequence[Any]], count: int) -> Iterable[tuple[Any, ...]]:
     return zip(*columns, strict=True) if columns else repeat((), count)
 
 
@@ -539,8 +539,8 @@ class Templates:
         return frozenset({*self.address.columns, *in_headers})
 
     @cached_property
-    def _pieces(self) -> list[str | Template]:
-        return _pieces(self.address)
+    def _address_pieces(self) -> list[str | Template]:
+        return _address_pieces(self.address)
 
     def request(self, keys: TemplateKeys) -> Request:
         """The request for ``keys``.
@@ -551,7 +551,10 @@ class Templates:
         """
         query = self.query.text(keys) if self.query.parameters else ""
         address = "/".join(
-            [piece if isinstance(piece, str) else _segment(piece, keys) for piece in self._pieces]
+            [
+                piece if isinstance(piece, str) else _fill_segment(piece, keys)
+                for piece in self._address_pieces
+            ]
         )
         headers = {name: in_header(name, value, keys) for name, value in self.headers.items()}
         body = self.body.text(keys).encode() if self.body else None
@@ -565,7 +568,7 @@ class Templates:
             Unaskable: as for ``request``.
             Unsendable: as for ``request``.
         """
-        found = self._of_numbers
+        found = self._split_at_number
         if found is None or not keys or keys[0].keys() != {found[0]}:
             yield from (self.request(TemplateKeys.one(key)) for key in keys)
             return
@@ -578,7 +581,7 @@ class Templates:
                 yield self.request(TemplateKeys.one(key))
 
     @cached_property
-    def _of_numbers(self) -> tuple[str, str, str, Request] | None:
+    def _split_at_number(self) -> tuple[str, str, str, Request] | None:
         """Where one column stands once, in the URL alone: it, and what is before and after a number there."""
         named = [*self.address.columns, *self.query.columns]
         if len(named) != 1 or self.columns != self.needed | {*named} or self.lists:

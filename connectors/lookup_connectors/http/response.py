@@ -92,7 +92,7 @@ _AS_IT_IS = json.JSONDecoder(parse_constant=JsonWord)
 _EXACTLY = json.JSONDecoder(parse_float=Decimal, parse_constant=JsonWord)
 
 
-class Told(NamedTuple):
+class RowMetadata(NamedTuple):
     """What is known about how a row was found, or not found, by the names of ``METADATA``."""
 
     outcome: str
@@ -103,7 +103,7 @@ class Told(NamedTuple):
     headers: Mapping[str, str] | None = None
 
     @classmethod
-    def of(cls, rows: PageRows, response: Response, attempt: int, elapsed: float) -> Told:
+    def of(cls, rows: PageRows, response: Response, attempt: int, elapsed: float) -> RowMetadata:
         """How ``rows`` were found in a ``response``, or none."""
         outcome = "hit" if rows.rows else "miss"
         return cls(outcome, response.status, None, attempt, elapsed, response.headers)
@@ -147,7 +147,7 @@ class FoundRow(NamedTuple):
     row: Any
     name: str | None
     given: Mapping[str, Any]
-    told: Told
+    told: RowMetadata
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class FoundRows:
     rows: list[Any] = field(default_factory=list)
     names: list[str | None] = field(default_factory=list)
     given: list[Mapping[str, Any]] = field(default_factory=list)
-    told: list[Told] = field(default_factory=list)
+    told: list[RowMetadata] = field(default_factory=list)
 
     @classmethod
     def of(cls, found: Sequence[FoundRow]) -> FoundRows:
@@ -209,7 +209,7 @@ class ResponseReader:
     def document(self, response: Response) -> Any:
         """The JSON document of ``response``, None for an empty body."""
         try:
-            text = self._text(response).strip("\ufeff \t\r\n")
+            text = self._decode_body(response).strip("\ufeff \t\r\n")
             if not text:
                 return None
             document, end = (_EXACTLY if self.exact else _AS_IT_IS).raw_decode(text)
@@ -218,15 +218,15 @@ class ResponseReader:
             return document
         except RecursionError:
             columns = ", ".join(self.sources)
-            raise self._unread(
+            raise self._unreadable(
                 response, f"{TOO_DEEP}, so the columns {columns} cannot be found in it."
             ) from None
         except ValueError:
-            raise self._unread(response, f"the body is not JSON ({_kind(response)}).") from None
+            raise self._unreadable(response, f"the body is not JSON ({_content_kind(response)}).") from None
 
-    def _text(self, response: Response) -> str:
+    def _decode_body(self, response: Response) -> str:
         """The body of ``response`` in its charset."""
-        charset = self.charset or _charset(response.headers.get("content-type", ""))
+        charset = self.charset or _charset_of(response.headers.get("content-type", ""))
         try:
             return response.body.decode(charset or "utf-8")
         except UnicodeError as error:
@@ -239,10 +239,12 @@ class ResponseReader:
         except LookupError:
             why = f"no charset is called {charset!r}; 'charset' names another one"
         if "content-encoding" in response.headers:  # which nobody could undo
-            raise self._unread(response, f"the body is not JSON ({_kind(response)}).")
-        raise self._unread(response, f"the body is not JSON ({_kind(response)}) that can be read: {why}.")
+            raise self._unreadable(response, f"the body is not JSON ({_content_kind(response)}).")
+        raise self._unreadable(
+            response, f"the body is not JSON ({_content_kind(response)}) that can be read: {why}."
+        )
 
-    def _unread(self, response: Response, why: str) -> HttpFailure:
+    def _unreadable(self, response: Response, why: str) -> HttpFailure:
         return self.refused(f"{why} It begins: {response.excerpt()}", response)
 
     def found(self, document: Any) -> PageRows:
@@ -256,7 +258,7 @@ class ResponseReader:
         except PathFailure as error:
             raise self.not_followed(self.rows, "'rows'", error) from None
         if self.row_key is not None:
-            return self._members(rows)
+            return self._rows_of_members(rows)
         if type(rows) is dict and rows:  # most answers to one key
             return PageRows([rows], [None], is_listed=False)
         listed = rows if isinstance(rows, list) else [] if rows == {} else [rows]
@@ -265,7 +267,7 @@ class ResponseReader:
 
     def is_envelope(self, document: Mapping[str, Any]) -> bool:
         """Whether the members of ``document`` are beside the rows: none of them is read as or in one."""
-        read = self._read
+        read = self._members_read
         if read is not None:
             return read.isdisjoint(document)
         return self.rows.text != "@"
@@ -273,12 +275,14 @@ class ResponseReader:
     def is_row(self, document: Any) -> bool:
         """Whether ``document`` is one row, and says nothing of errors or of parts that are missing."""
         return (
-            type(document) is dict and self._looked_at.isdisjoint(document) and not self.is_envelope(document)
+            type(document) is dict
+            and self._members_to_check.isdisjoint(document)
+            and not self.is_envelope(document)
         )
 
     @cached_property
-    def _looked_at(self) -> frozenset[str]:
-        return SIGNS - (self._read or frozenset()) | {"errors"}
+    def _members_to_check(self) -> frozenset[str]:
+        return SIGNS - (self._members_read or frozenset()) | {"errors"}
 
     def read_of(self, document: Any) -> frozenset[str]:
         """The members of the ``document`` itself that columns may be read from."""
@@ -287,7 +291,7 @@ class ResponseReader:
         return frozenset(name for name in document if self.reads(name))
 
     @cached_property
-    def _read(self) -> frozenset[str] | None:
+    def _members_read(self) -> frozenset[str] | None:
         """The members of the document that columns are read from; None where that cannot be said."""
         if self.rows.text != "@" or self.row_key is not None:
             return None
@@ -300,7 +304,7 @@ class ResponseReader:
             name in source.text for source in self.sources.values() if isinstance(source, Path)
         )
 
-    def _members(self, rows: Any) -> PageRows:
+    def _rows_of_members(self, rows: Any) -> PageRows:
         if rows is None or rows == []:  # PHP's empty object
             return PageRows()
         if not isinstance(rows, dict):
@@ -321,10 +325,10 @@ class ResponseReader:
         self._refuse_rows_without_columns(found)
         # A row that does not say whose it is would be lost without a word.
         required = self.required | set(keys)
-        columns = [self._column(each, found, is_required=each.name in required) for each in schema]
+        columns = [self._column_array(each, found, is_required=each.name in required) for each in schema]
         return pa.table(columns, schema=schema)
 
-    def outcome_rows(self, keys: pa.Table, schema: pa.Schema, told: Sequence[Told]) -> pa.Table:
+    def outcome_rows(self, keys: pa.Table, schema: pa.Schema, told: Sequence[RowMetadata]) -> pa.Table:
         """A row of ``schema`` for each of ``keys``, with what is ``told`` of how it ended, else NULL."""
 
         def column(field: pa.Field) -> Any:
@@ -342,7 +346,7 @@ class ResponseReader:
         said = rows.column(column).to_pylist()
         for key, other in zip(asked, said, strict=True):
             if key != other:
-                raise self._not_asked(column, key, other, "the row")
+                raise self._wrong_key_failure(column, key, other, "the row")
 
     def check_any_asked(self, rows: pa.Table, column: str, asked: pa.ChunkedArray) -> None:
         """Refuse ``rows`` of which not one is of a key that was asked; others among them do no harm."""
@@ -350,9 +354,9 @@ class ResponseReader:
         if not len(said) or pc.index(asked, said[0]).as_py() >= 0:
             return
         if not pc.any(pc.is_in(said, value_set=asked.combine_chunks())).as_py():
-            raise self._not_asked(column, asked[0].as_py(), said[0].as_py(), "every row")
+            raise self._wrong_key_failure(column, asked[0].as_py(), said[0].as_py(), "every row")
 
-    def _not_asked(self, column: str, key: Any, other: Any, which: str) -> HttpFailure:
+    def _wrong_key_failure(self, column: str, key: Any, other: Any, which: str) -> HttpFailure:
         tip = (
             "The API spells it otherwise: write the key as it does."
             if str(key).strip().casefold() == str(other).strip().casefold()
@@ -363,14 +367,14 @@ class ResponseReader:
             f" where {key!r} was asked. {tip}"
         )
 
-    def _column(self, column: pa.Field, found: FoundRows, *, is_required: bool) -> pa.Array:
+    def _column_array(self, column: pa.Field, found: FoundRows, *, is_required: bool) -> pa.Array:
         source = self.sources[column.name]
         if isinstance(source, str):
             return metadata_column(column, source, found.told)
         if found.given and column.name in found.given[0]:  # what one row is asked by, all are
             return pa.array([given[column.name] for given in found.given], column.type)
         by_name = column.name == self.row_key
-        values = found.names if by_name else self._values(source, found.rows, column.name)
+        values = found.names if by_name else self._column_values(source, found.rows, column.name)
         if is_required and None in values:
             row = values.index(None)
             raise self.refused(
@@ -394,7 +398,9 @@ class ResponseReader:
     def _refuse_absent_path(self, path: Path, column: str, values: Sequence[Any], found: FoundRows) -> None:
         """Refuse a path that no row has had: where a row has a name that is nearly it at once, else later."""
         lacks = (
-            [_lacked(path.way, row) for row in found.rows] if values.count(None) == len(values) else [None]
+            [_missing_name(path.way, row) for row in found.rows]
+            if values.count(None) == len(values)
+            else [None]
         )
         if None in lacks or not path.way:
             del self.unseen[column]
@@ -407,7 +413,7 @@ class ResponseReader:
         before, name = path.way[:depth], path.way[depth]
         ways = [source.way for source in self.sources.values() if isinstance(source, Path)]
         read = {way[depth] for way in ways if len(way) > depth and way[:depth] == before}
-        slip = next((each for each in members if each not in read and _is_slip(name, each)), None)
+        slip = next((each for each in members if each not in read and _is_typo(name, each)), None)
         if slip is not None or self.unseen[column] > ROWS_BEFORE_ABSENT:
             near = did_you_mean(name, list(members)) if slip is None else f"Did you mean {slip!r}?"
             what = (
@@ -426,7 +432,7 @@ class ResponseReader:
                     f" {where} that there is more. 'partial' = 'accept' takes what came."
                 )
 
-    def _values(self, path: Path, rows: Sequence[Any], column: str) -> list[Any]:
+    def _column_values(self, path: Path, rows: Sequence[Any], column: str) -> list[Any]:
         find, name = path.find, path.only
         try:
             if name is not None and set(map(type, rows)) <= {dict}:
@@ -468,7 +474,7 @@ class ResponseReader:
             )
 
 
-def _lacked(way: Sequence[str], row: Any) -> tuple[int, Mapping[str, Any]] | tuple[()] | None:
+def _missing_name(way: Sequence[str], row: Any) -> tuple[int, Mapping[str, Any]] | tuple[()] | None:
     """Which name of ``way`` the ``row`` lacks, and the members there; nothing where there is nothing.
 
     None where the way is there, though it may lead to a null.
@@ -482,7 +488,7 @@ def _lacked(way: Sequence[str], row: Any) -> tuple[int, Mapping[str, Any]] | tup
     return None
 
 
-def _is_slip(name: str, other: str) -> bool:
+def _is_typo(name: str, other: str) -> bool:
     """Whether ``other`` is ``name`` but for signs, capitals, one letter, or two that changed places."""
     one, two = sorted((plain_name(name), plain_name(other)), key=len)
     if one == two or len(one) < 3 or len(two) - len(one) > 1:
@@ -495,19 +501,19 @@ def _is_slip(name: str, other: str) -> bool:
     return is_letter and (changed_places or one[at + 1 :] == two[at + 1 :])
 
 
-def _kind(response: Response) -> str:
+def _content_kind(response: Response) -> str:
     kind = response.headers.get("content-type", "without a content type")
     encoding = response.headers.get("content-encoding")
     return f"{kind}, encoded as {encoding}" if encoding else kind
 
 
-def metadata_column(column: pa.Field, name: str, told: Sequence[Told]) -> pa.Array:
+def metadata_column(column: pa.Field, name: str, told: Sequence[RowMetadata]) -> pa.Array:
     """The metadata ``name`` as ``column``."""
     return pa.array([each.value(name) for each in told], METADATA[name]).cast(column.type)
 
 
 @lru_cache(64)
-def _charset(content_type: str) -> str:
+def _charset_of(content_type: str) -> str:
     """The charset that ``content_type`` names, empty for none."""
     match = re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", content_type, re.IGNORECASE)
     named = match[1] if match else ""

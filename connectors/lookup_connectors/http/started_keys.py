@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lookup_connectors.http.client import HeldBack
 from lookup_connectors.http.exchange import Answered, Begun, ending_of_failure
 from lookup_connectors.http.request import Request
-from lookup_connectors.http.response import Response, Told
+from lookup_connectors.http.response import Response, RowMetadata
 from lookup_connectors.shared.bytes_in_flight import ByteLease
 from lookup_hints.spi import RowRequest, Rows, TakeRows, permits, reporting
 
@@ -107,7 +107,7 @@ class StartedKeys:
     def took(self, key: StartedKey) -> None:
         """Something came for ``key``: it is looked at with all that comes in this turn of the loop."""
         if not self._came:
-            asyncio.get_running_loop().call_soon(self._hand_over, context=self._context)
+            asyncio.get_running_loop().call_soon(self._hand_over_outcomes, context=self._context)
         self._came.append(key)
 
     def cancel(self, key: StartedKey) -> None:
@@ -119,24 +119,24 @@ class StartedKeys:
         self._reports.sent(key.connection.sent)
         self._reports.received(key.connection.came)
         self._client.over(key.connection, is_kept=False)
-        self._forget(1)
+        self._forget_keys(1)
 
-    def _hand_over(self) -> None:
+    def _hand_over_outcomes(self) -> None:
         keys, self._came = self._came, []
         self._served = self._size = 0
         self._now = time.monotonic()
         held = self._client.budget.lease()
         self._reports.sent(sum([key.connection.sent for key in keys]))
         self._reports.received(sum([key.connection.came for key in keys]))
-        outcomes = [(key, self._outcome(key, held)) for key in keys]
+        outcomes = [(key, self._outcome_of_key(key, held)) for key in keys]
         if self._served:
             held.take(self._size)
             self._permits.release(keys[-1].start.time, "served", count=self._served)
-        self._forget(len(keys))
+        self._forget_keys(len(keys))
         if keys:
             self._take(outcomes)
 
-    def _outcome(self, key: StartedKey, held: ByteLease) -> Rows | Coroutine[Any, Any, Rows]:
+    def _outcome_of_key(self, key: StartedKey, held: ByteLease) -> Rows | Coroutine[Any, Any, Rows]:
         """The rows of an ordinary answer, whose bytes ``held`` counts; else what goes on with what came."""
         live, start, came = self._live, key.start, key.came
         self._client.over(key.connection, is_kept=type(came) in (Response, HeldBack))
@@ -159,13 +159,13 @@ class StartedKeys:
                 self._served += 1
                 self._size += len(response.body)
                 self._client.usual.saw(len(response.body))
-                told = Told.of(classified.rows, response, key.row.attempt, self._now - start.time)
+                told = RowMetadata.of(classified.rows, response, key.row.attempt, self._now - start.time)
                 return live.found(key.row.key, classified.rows, told, held)
         wait = self._permits.release(start.time, ending, pause)
         begun = Begun(key.request, start.credentials, start.time, response, classified, ending, wait)
         return live.row(key.row, begun)
 
-    def _forget(self, keys: int) -> None:
+    def _forget_keys(self, keys: int) -> None:
         """So many keys are over; what they held is counted elsewhere by now."""
         self._client.end_started(keys)
         self._under_way -= keys

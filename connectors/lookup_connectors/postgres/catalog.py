@@ -149,7 +149,9 @@ async def find_relation(connection: asyncpg.Connection, source: str, table: Look
     networks = table.options.get(NETWORK_COLUMN.key)
     if networks is None:
         return relation
-    indexed = await connection.fetch(_INDEXED, relation.oid, _source_of(networks, relation, table.name).name)
+    indexed = await connection.fetch(
+        _INDEXED, relation.oid, _find_source_column(networks, relation, table.name).name
+    )
     return replace(relation, searched=tuple(record["kind"] for record in indexed))
 
 
@@ -178,15 +180,15 @@ def plans_of(
             and the type that it had before.
     """
     before = before or {}
-    return {field.name: _plan(relation, table, field, before.get(field.name)) for field in table.schema}
+    return {field.name: _plan_field(relation, table, field, before.get(field.name)) for field in table.schema}
 
 
-def _plan(
+def _plan_field(
     relation: CatalogRelation, table: LookupTable, field: pa.Field, before: PostgresColumn | None
 ) -> PostgresColumn:
     is_address = field.name == address_column(table)
     name = table.options[NETWORK_COLUMN.key] if is_address else field.name
-    source = _source_of(name, relation, table.name)
+    source = _find_source_column(name, relation, table.name)
     try:
         return plan_addresses(source, field, relation.searched) if is_address else plan_column(source, field)
     except ValueError as error:
@@ -198,7 +200,7 @@ def _plan(
         ) from None
 
 
-def _source_of(name: str, relation: CatalogRelation, table: str) -> SourceColumn:
+def _find_source_column(name: str, relation: CatalogRelation, table: str) -> SourceColumn:
     by_name = {source.name: source for source in relation.columns}
     # SQL folds a name without quotes to lower case: customerId was created as customerid.
     source = by_name.get(name) or by_name.get(name.lower())
@@ -268,31 +270,31 @@ async def health_of(
         ConnectorError: the table is not there, or a column cannot be read as declared.
     """
     session = await connection.fetchrow(_SESSION)
-    (tls,) = await _told(connection, _TLS) or [{"tls": None}]
+    (tls,) = await _query_or_none(connection, _TLS) or [{"tls": None}]
     where = f"as {session['role']} in database {session['database']}, PostgreSQL {session['version']}"
     yield HealthCheck("login", "ok", f"{where}, {tls['tls'] or 'without TLS, as far as the server sees'}")
     relation = await find_relation(connection, source, table)
     yield HealthCheck("table", "ok", relation.sql)
     plans = plans_of(relation, table)
     yield HealthCheck("columns", "ok", f"{len(plans)} as declared")
-    rights = await _rights(connection, relation, plans, session["role"])
+    rights = await _check_rights(connection, relation, plans, session["role"])
     yield rights
     if rights.verdict == "fail":
         return
-    size = await _told(connection, _BYTES, relation.oid)
-    indexes = await _told(connection, _INDEXES, relation.oid)
+    size = await _query_or_none(connection, _BYTES, relation.oid)
+    indexes = await _query_or_none(connection, _INDEXES, relation.oid)
     for by in request.keys:
         key = [plans[name] for name in by]
         if size is None or indexes is None:
             yield HealthCheck("index", "skipped", "the server does not say which indexes there are")
         else:
             yield index_check(relation.sql, key, indexes, size[0]["kind"], size[0]["bytes"])
-    found = await _told(connection, _CONNECTIONS)
+    found = await _query_or_none(connection, _CONNECTIONS)
     limits = found and {row["name"]: (row["most"], row["used"]) for row in found if row["most"] >= 0}
     yield connections_check(request, pool_size, limits or None)
 
 
-async def _told(connection: asyncpg.Connection, query: str, *arguments: object) -> list[Any] | None:
+async def _query_or_none(connection: asyncpg.Connection, query: str, *arguments: object) -> list[Any] | None:
     """What the catalog says; None where it has other tables, as that of another server with this protocol."""
     try:
         return list(await connection.fetch(query, *arguments))
@@ -300,7 +302,7 @@ async def _told(connection: asyncpg.Connection, query: str, *arguments: object) 
         return None
 
 
-async def _rights(
+async def _check_rights(
     connection: asyncpg.Connection, relation: CatalogRelation, plans: Mapping[str, PostgresColumn], role: str
 ) -> HealthCheck:
     names = [plan.source.name for plan in plans.values()]
@@ -340,7 +342,7 @@ def index_check(
     methods = ("gist",) if searched else ("btree", "hash")
     serving = [each for each in indexes if each["columns"][0] in wanted and each["method"] in methods]
     if serving:
-        best = max(serving, key=lambda index: _leading(index["columns"], wanted))
+        best = max(serving, key=lambda index: _count_leading(index["columns"], wanted))
         return HealthCheck("index", "ok", f"{best['name']} ({', '.join(best['columns'])}) serves {names}")
     if size is not None and size <= _SMALL:
         return HealthCheck("index", "ok", f"none on {names}; the table has {size // 1024} kB, and needs none")
@@ -350,6 +352,6 @@ def index_check(
     return HealthCheck("index", "warn", what, f"CREATE INDEX ON {relation} {using}.")
 
 
-def _leading(columns: Sequence[str], wanted: set[str]) -> int:
+def _count_leading(columns: Sequence[str], wanted: set[str]) -> int:
     """How many columns an index begins with that are asked by."""
     return next((place for place, name in enumerate(columns) if name not in wanted), len(columns))

@@ -127,7 +127,7 @@ def plan_column(source: SourceColumn, field: pa.Field) -> PostgresColumn:
         field,
         selected=rule.selected.format(c=column),
         wire=rule.wire,
-        to_arrow=_reader(rule.wire, field.type),
+        to_arrow=_value_reader(rule.wire, field.type),
         compared=rule.compared.format(c=column),
         key=rule.key.replace("{type}", source.sql),
         bound=_bound_type(field.type),
@@ -192,7 +192,7 @@ def _is_list_of_texts(kind: pa.DataType) -> bool:
     )
 
 
-def _is(expected: pa.DataType) -> Callable[[pa.DataType], bool]:
+def _is_type(expected: pa.DataType) -> Callable[[pa.DataType], bool]:
     return lambda kind: bool(kind == expected)
 
 
@@ -215,7 +215,7 @@ _RULES = (
     _Rule(types.is_binary, frozenset({"bytea"}), "bytea", "{c}::bytea"),
     _Rule(types.is_date, frozenset({"date"}), "date", "{c}::date", key="{k}::date", possible=_common_years),
     _Rule(
-        _is(TIMESTAMP_NTZ),
+        _is_type(TIMESTAMP_NTZ),
         frozenset({"timestamp"}),
         "timestamp",
         "{c}::timestamp",
@@ -223,7 +223,7 @@ _RULES = (
         possible=_common_years,
     ),
     _Rule(
-        _is(TIMESTAMP),
+        _is_type(TIMESTAMP),
         frozenset({"timestamptz"}),
         "timestamptz",
         "{c}::timestamptz",
@@ -255,7 +255,7 @@ _RULES = (
 )
 
 
-def _reader(wire: str, kind: pa.DataType) -> ToArrow:
+def _value_reader(wire: str, kind: pa.DataType) -> ToArrow:
     if wire == "json":
         return partial(from_json, target=kind)
     if wire in ("text", "date", "timestamp", "timestamptz") and not types.is_string(kind):

@@ -94,7 +94,7 @@ class PostgresEndpoint:
             del wishes[_READ_ONLY]
         while True:
             try:
-                return await self._connected({**_SESSION, **wishes}, known, _READ_ONLY in wishes)
+                return await self._open_pool({**_SESSION, **wishes}, known, _READ_ONLY in wishes)
             except SettingRefused as refusal:
                 if wishes.pop(refusal.setting, None) is None:
                     raise
@@ -103,18 +103,18 @@ class PostgresEndpoint:
                 elif refusal.setting in _WRITING:
                     wishes = {name: value for name, value in wishes.items() if name not in _WRITING}
 
-    async def _connected(
+    async def _open_pool(
         self, session: dict[str, str], known: dict[str, str], read_only_session: bool
     ) -> PostgresPool:
         options = self._options
         driver_pool = await asyncpg.create_pool(
-            **_arguments(self._target),
+            **_driver_arguments(self._target),
             min_size=0,
             max_size=options["pool-size"],
             max_inactive_connection_lifetime=options["idle-timeout"],
             timeout=self._seconds,
             statement_cache_size=self._statements,
-            server_settings=_settings(session, self._target),
+            server_settings=_server_settings(session, self._target),
             connection_class=_PooledConnection,
         )
         pool = PostgresPool(driver_pool, self._failures, read_only_session=read_only_session)
@@ -132,12 +132,12 @@ class PostgresEndpoint:
             raise
 
 
-def _settings(ours: Mapping[str, str], target: Target) -> dict[str, str]:
+def _server_settings(ours: Mapping[str, str], target: Target) -> dict[str, str]:
     named = {name: target.session[name] for name in ("application_name",) if name in target.session}
     return {**target.session, **ours, **named}
 
 
-def _arguments(target: Target) -> dict[str, Any]:
+def _driver_arguments(target: Target) -> dict[str, Any]:
     """What the driver is told of ``target``. It reads the parameters of TLS only in a URL."""
     hosts = random.sample(target.hosts, len(target.hosts)) if target.shuffled else target.hosts
     arguments: dict[str, Any] = {
@@ -204,7 +204,7 @@ class PostgresPool:
     async def borrowed(self, *, in_transaction: bool = False) -> AsyncIterator[asyncpg.Connection]:
         """A connection for a block, in which only reading is possible; failures come out explained."""
         try:
-            connection = await self._acquired()
+            connection = await self._acquire_connection()
         except Exception as error:
             # Without its cause: what the driver says of a URL may be a piece of it.
             raise self._failures.explained(error, connecting=True) from None
@@ -219,17 +219,17 @@ class PostgresPool:
                 await transaction.commit()
         except asyncio.CancelledError:
             # The server must be told, and may not be listening: the one who cancelled need not wait.
-            self._hand_back_later(connection, transaction)
+            self._return_broken_later(connection, transaction)
             raise
         except DRIVER_ERRORS as error:
-            await self._hand_back(connection, transaction)
+            await self._return_broken(connection, transaction)
             raise self._failures.explained(error) from error
         except BaseException:
-            await self._hand_back(connection, transaction)
+            await self._return_broken(connection, transaction)
             raise
         await self._pool.release(connection)
 
-    async def _acquired(self) -> asyncpg.Connection:
+    async def _acquire_connection(self) -> asyncpg.Connection:
         is_used_up = self._pool.get_size() >= self._pool.get_max_size() and not self._pool.get_idle_size()
         with reporting().waiting("slot") if is_used_up else nullcontext():
             return await self._pool.acquire()
@@ -241,12 +241,12 @@ class PostgresPool:
         except asyncio.TimeoutError:
             self._pool.terminate()
 
-    def _hand_back_later(self, connection: asyncpg.Connection, transaction: _Transaction | None) -> None:
-        task = asyncio.get_running_loop().create_task(self._hand_back(connection, transaction))
+    def _return_broken_later(self, connection: asyncpg.Connection, transaction: _Transaction | None) -> None:
+        task = asyncio.get_running_loop().create_task(self._return_broken(connection, transaction))
         self._coming_back.add(task)
         task.add_done_callback(self._coming_back.discard)
 
-    async def _hand_back(self, connection: asyncpg.Connection, transaction: _Transaction | None) -> None:
+    async def _return_broken(self, connection: asyncpg.Connection, transaction: _Transaction | None) -> None:
         """Give back a connection on which something went wrong; the driver cancels what still runs on it."""
         try:
             if transaction:

@@ -159,7 +159,7 @@ class PostgresConnector(
         pool = await server.pool()
         try:
             async with pool.borrowed() as connection:
-                relation = await find_relation(connection, self._source, self.table)
+                relation = await find_relation(connection, self._source_table, self.table)
                 is_unicode = _is_unicode(connection)
             plans = plans_of(relation, self.table)
         except BaseException:
@@ -178,7 +178,7 @@ class PostgresConnector(
 
     async def alookup(self, request: LookupRequest) -> Answer:
         try:
-            return await asyncio.wait_for(self._answer(request), request.timeout)
+            return await asyncio.wait_for(self._answer_with_fresh_types(request), request.timeout)
         except asyncio.TimeoutError:
             raise LookupTimeout(
                 f"table {self.table.name}: PostgreSQL had no answer within {request.timeout:g} s."
@@ -188,22 +188,22 @@ class PostgresConnector(
 
     def partitions(self, wanted: int) -> Sequence[str]:
         """Ranges of blocks; one where rows have no place: a view, a foreign table, servers before 14."""
-        return ranges(asyncio.run(self._blocks()), wanted)
+        return ranges(asyncio.run(self._count_blocks()), wanted)
 
     def scan_filtered(
         self, schema: pa.Schema, partition: str, filters: Sequence[Filter]
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a range of blocks."""
-        return _each_of(self._scanned(schema, partition, filters))
+        return _iterate_async(self._scan_table(schema, partition, filters))
 
     def statistics(self) -> TableSize:
         """What the catalog says since the table was analysed; nothing of a view."""
-        return asyncio.run(self._size())
+        return asyncio.run(self._read_size())
 
     def changes(self, request: ChangesRequest) -> Changes:
         """The rows in which the column is greater, by an index on it where there is one."""
         try:
-            return asyncio.run(asyncio.wait_for(self._changes(request), request.timeout))
+            return asyncio.run(asyncio.wait_for(self._read_changes(request), request.timeout))
         except asyncio.TimeoutError:
             raise LookupTimeout(
                 f"table {self.table.name}: PostgreSQL named no changes within {request.timeout:g} s."
@@ -211,10 +211,10 @@ class PostgresConnector(
 
     def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
         """The columns with their comments, and the key, from the catalog."""
-        return asyncio.run(self._discovered())
+        return asyncio.run(self._discover_columns())
 
     def tables(self) -> Sequence[str]:
-        return asyncio.run(self._tables())
+        return asyncio.run(self._list_tables())
 
     # Health.
 
@@ -228,10 +228,10 @@ class PostgresConnector(
 
     def health(self, request: HealthRequest) -> Iterator[HealthCheck]:
         """Login, table, columns, rights, indexes on the keys, and connections, from the catalog."""
-        return _each_of(self._health(request))
+        return _iterate_async(self._check_health(request))
 
     def sample(self, columns: Sequence[str], most: int) -> pa.Table:
-        return asyncio.run(self._sample(columns, most))
+        return asyncio.run(self._sample_rows(columns, most))
 
     def check_of(self, error: Exception) -> str:
         """As the driver or the code of the server say."""
@@ -240,10 +240,10 @@ class PostgresConnector(
     # Inside.
 
     @property
-    def _source(self) -> str:
+    def _source_table(self) -> str:
         return source_name(self.table)
 
-    async def _answer(self, request: LookupRequest) -> Answer:
+    async def _answer_with_fresh_types(self, request: LookupRequest) -> Answer:
         """The rows, read by the types that the columns have at the moment."""
         for _ in range(_LOOKS_AT_TYPES):
             live = self._live
@@ -253,11 +253,11 @@ class PostgresConnector(
                 if parts is not None:
                     statements, schema = live.statements, request.schema
                     columns = _unpacked(statements.plans, schema, parts)
-                    found = self._table(statements.plans, columns, schema, request.key_columns)
-                    return self._placed(found, parts[2 * len(columns) :], request)
+                    found = self._arrays_to_table(statements.plans, columns, schema, request.key_columns)
+                    return self._place_rows(found, parts[2 * len(columns) :], request)
         raise ConnectorError(f"table {self.table.name}: the types of its columns keep changing.")
 
-    def _placed(self, found: pa.Table, positions: Sequence[bytes], request: LookupRequest) -> Answer:
+    def _place_rows(self, found: pa.Table, positions: Sequence[bytes], request: LookupRequest) -> Answer:
         """``found`` with the positions of its keys, where these are asked for."""
         if not positions:
             return found
@@ -278,22 +278,24 @@ class PostgresConnector(
                 is_placed = request.order is not None or self.required_keys()
                 return [b""] * 2 * (len(request.schema) + bool(is_placed))
             try:
-                is_unchanged, parts = await self._fetched(live, query, keys, bound, lease, is_shown=is_shown)
+                is_unchanged, parts = await self._fetch_within_budget(
+                    live, query, keys, bound, lease, is_shown=is_shown
+                )
             except AnswerTooLarge:
                 raise
             except ConnectorError as error:
                 if live.statements.has_learned_a_character(error):
                     continue
                 # A type that changed may be why: a text has no cast to bigint.
-                if error.permanent and await self._has_changed(live):
+                if error.permanent and await self._plans_have_changed(live):
                     return None
                 raise
             if not is_unchanged:
-                await self._has_changed(live)
+                await self._plans_have_changed(live)
                 return None
             return parts
 
-    async def _fetched(
+    async def _fetch_within_budget(
         self,
         live: _OpenPostgres,
         query: str,
@@ -311,7 +313,7 @@ class PostgresConnector(
         limit = sizes.limit(keys)
         while True:
             if keys > max(1, sizes.fitting()):
-                raise self._too_large(keys, sizes.fitting())
+                raise self._too_large_error(keys, sizes.fitting())
             await lease.room(COPIES * limit)
             try:
                 apart = is_shown and bool(live.pool.local)
@@ -320,23 +322,23 @@ class PostgresConnector(
             except BeyondServer:
                 if keys == 1:
                     raise
-                raise self._too_large(keys, keys // 2) from None
+                raise self._too_large_error(keys, keys // 2) from None
             sizes.saw(keys, size)
             if size <= limit or not is_unchanged:
                 return is_unchanged, [part or b"" for part in parts]
             lease.release()
             limit = size
 
-    def _too_large(self, keys: int, fitting: int) -> AnswerTooLarge:
+    def _too_large_error(self, keys: int, fitting: int) -> AnswerTooLarge:
         message = (
             f"table {self.table.name}: the rows of {counted(keys, 'key')} are too large to be taken at once."
         )
         return AnswerTooLarge(message, keys=fitting)
 
-    async def _has_changed(self, live: _OpenPostgres) -> bool:
+    async def _plans_have_changed(self, live: _OpenPostgres) -> bool:
         """Look into the catalog, and plan again where the columns are not those of ``live``."""
         async with live.pool.borrowed() as connection:
-            relation = await find_relation(connection, self._source, self.table)
+            relation = await find_relation(connection, self._source_table, self.table)
         plans = plans_of(relation, self.table, before=live.statements.plans)
         is_same = relation.sql == live.statements.relation and all(
             plan.source == live.statements.plans[name].source for name, plan in plans.items()
@@ -347,7 +349,7 @@ class PostgresConnector(
             self._live = _OpenPostgres(live.pool, statements, live.sizes)
         return not is_same
 
-    def _table(
+    def _arrays_to_table(
         self,
         plans: Mapping[str, PostgresColumn],
         columns: Sequence[pa.Array],
@@ -370,12 +372,12 @@ class PostgresConnector(
         ]
         return pa.table(arrays, schema=schema)
 
-    async def _scanned(
+    async def _scan_table(
         self, schema: pa.Schema, partition: str, filters: Sequence[Filter]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         async with self._one_pool() as pool:
             async with pool.borrowed() as connection:
-                relation = await find_relation(connection, self._source, self.table)
+                relation = await find_relation(connection, self._source_table, self.table)
                 has_places = await connection.fetchval(BLOCKS, relation.oid) is not None
             plans = plans_of(relation, self.table)
             async with pool.borrowed(in_transaction=True) as connection:
@@ -393,7 +395,9 @@ class PostgresConnector(
                 arrays = read(connection, relation, plans, schema, partition, conditions)
                 async with aclosing(arrays) as found:
                     async for columns in found:
-                        for batch in self._table(plans, columns, schema, self.table.primary_key).to_batches():
+                        for batch in self._arrays_to_table(
+                            plans, columns, schema, self.table.primary_key
+                        ).to_batches():
                             yield batch
 
     async def _in_ranges(
@@ -442,18 +446,18 @@ class PostgresConnector(
             async for chunk in chunks:
                 yield csv_columns(chunk, wanted)
 
-    async def _blocks(self) -> int:
+    async def _count_blocks(self) -> int:
         async with self._one_connection() as connection:
-            relation = await find_relation(connection, self._source, self.table)
+            relation = await find_relation(connection, self._source_table, self.table)
             return await connection.fetchval(BLOCKS, relation.oid) or 0
 
-    async def _size(self) -> TableSize:
+    async def _read_size(self) -> TableSize:
         async with self._one_connection() as connection:
-            return await table_size(connection, self._source)
+            return await table_size(connection, self._source_table)
 
-    async def _changes(self, request: ChangesRequest) -> Changes:
+    async def _read_changes(self, request: ChangesRequest) -> Changes:
         async with self._one_connection(in_transaction=True) as connection:
-            relation = await find_relation(connection, self._source, self.table)
+            relation = await find_relation(connection, self._source_table, self.table)
             plans = plans_of(relation, self.table)
             column, keys = plans[request.column], [plans[name] for name in request.schema.names]
             # In this order: a row that becomes visible in between must not be in the greatest value already.
@@ -467,15 +471,15 @@ class PostgresConnector(
             count, changed = await self._rows_of(connection, plans, request.schema, rows, bound)
         return Changes(greatest, changed if count <= request.most else None)
 
-    async def _health(self, request: HealthRequest) -> AsyncGenerator[HealthCheck, None]:
+    async def _check_health(self, request: HealthRequest) -> AsyncGenerator[HealthCheck, None]:
         async with self._one_connection() as connection:
             pool_size: int = self.table.read(self.OPTIONS)[0][POOL_SIZE.key]
-            async for check in health_of(connection, self._source, self.table, request, pool_size):
+            async for check in health_of(connection, self._source_table, self.table, request, pool_size):
                 yield check
 
-    async def _sample(self, columns: Sequence[str], most: int) -> pa.Table:
+    async def _sample_rows(self, columns: Sequence[str], most: int) -> pa.Table:
         async with self._one_connection(in_transaction=True) as connection:
-            relation = await find_relation(connection, self._source, self.table)
+            relation = await find_relation(connection, self._source_table, self.table)
             plans = plans_of(relation, self.table)
             schema = pa.schema([self.table.schema.field(name) for name in columns])
             rows = f"(SELECT * FROM {relation.sql} LIMIT {most}) AS sampled"  # noqa: S608  quoted
@@ -495,11 +499,11 @@ class PostgresConnector(
         query = packed_query("rows", selected, rows, is_unicode=_is_unicode(connection))
         count, _, *parts = await connection.fetchrow(query, *bound)
         columns = _unpacked(plans, schema, [part or b"" for part in parts])
-        return count, self._table(plans, columns, schema, schema.names if bound else ())
+        return count, self._arrays_to_table(plans, columns, schema, schema.names if bound else ())
 
-    async def _discovered(self) -> tuple[pa.Schema, tuple[str, ...]]:
+    async def _discover_columns(self) -> tuple[pa.Schema, tuple[str, ...]]:
         async with self._one_connection() as connection:
-            relation = await find_relation(connection, self._source, self.table)
+            relation = await find_relation(connection, self._source_table, self.table)
             key = await primary_key(connection, relation)
             told = await comments(connection, relation)
         about = {name: {"comment": text} for name, text in told.items()}
@@ -510,7 +514,7 @@ class PostgresConnector(
         ]
         return pa.schema([*(pa.field(name, pa.string()) for name in self.required_keys()), *fields]), key
 
-    async def _tables(self) -> list[str]:
+    async def _list_tables(self) -> list[str]:
         async with self._one_connection() as connection:
             return await readable_tables(connection)
 
@@ -549,7 +553,7 @@ def _unpacked(
     ]
 
 
-def _each_of(found: AsyncGenerator[_T, None]) -> Iterator[_T]:
+def _iterate_async(found: AsyncGenerator[_T, None]) -> Iterator[_T]:
     """What ``found`` gives, on an event loop of its own."""
     loop = asyncio.new_event_loop()
     try:

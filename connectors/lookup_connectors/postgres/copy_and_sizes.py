@@ -213,12 +213,12 @@ def csv_columns(data: bytes, plans: Sequence[PostgresColumn]) -> list[pa.Array]:
     )
     columns = [column.combine_chunks() for column in table.columns]
     return [
-        _octets(column) if plan.wire == "bytea" else column
+        _decode_hex(column) if plan.wire == "bytea" else column
         for column, plan in zip(columns, plans, strict=True)
     ]
 
 
-def _octets(texts: pa.Array) -> pa.Array:
+def _decode_hex(texts: pa.Array) -> pa.Array:
     """What ``texts`` spell as `bytea_output` = hex does; the other form may look like hex, too."""
     values = texts.to_pylist()
     if any(not (value is None or value.startswith("\\x")) for value in values):

@@ -84,17 +84,19 @@ class PostgresFailures:
             return self._from_server(error, connecting)
         if isinstance(error, asyncio.TimeoutError) and connecting:
             limit = self._options["connect-timeout"]
-            return self._error(f"PostgreSQL took no connection within {limit:g} s ('connect-timeout')")
+            return self._make_error(f"PostgreSQL took no connection within {limit:g} s ('connect-timeout')")
         if isinstance(error, ssl.SSLCertVerificationError):
             tip = "Check 'sslrootcert' and the host's name."
             if self._target.binds_channel:
                 tip += " For 'channel_binding' = require it is checked as by sslmode=verify-full."
             what = f"the server's certificate is not trusted: {error.verify_message}"
-            return self._error(what, tip, permanent=True, check="tls")
+            return self._make_error(what, tip, permanent=True, check="tls")
         if isinstance(error, FileNotFoundError | PermissionError):
             files = [text for key, text in self._target.driver.items() if key in FILES]
             tip = f"One of: {', '.join(files)}." if files else ""
-            return self._error(f"a file cannot be read: {error.strerror}", tip, permanent=True, check="tls")
+            return self._make_error(
+                f"a file cannot be read: {error.strerror}", tip, permanent=True, check="tls"
+            )
         if isinstance(error, asyncpg.ClientConfigurationError):
             tip = (
                 "Give the file as 'sslrootcert', or 'sslrootcert' = 'system'."
@@ -102,15 +104,15 @@ class PostgresFailures:
                 else ""
             )
             said = str(error).partition("\n")[0]
-            return self._error(f"the connection options cannot be used: {said}", tip, permanent=True)
+            return self._make_error(f"the connection options cannot be used: {said}", tip, permanent=True)
         if isinstance(error, ValueError) and not isinstance(error, asyncpg.InterfaceError):
             # The text may be a piece of the URL, and with it of the password.
             tip = "Special characters in a user or password are percent-encoded."
-            return self._error("the connection URL cannot be read", tip, permanent=True)
+            return self._make_error("the connection URL cannot be read", tip, permanent=True)
         if "rejected SSL upgrade" in str(error):
             what = "the server has no TLS, and 'sslmode' asks for it"
-            return self._error(what, permanent=True, check="tls")
-        return self._error(f"the connection to PostgreSQL failed: {error or type(error).__name__}")
+            return self._make_error(what, permanent=True, check="tls")
+        return self._make_error(f"the connection to PostgreSQL failed: {error or type(error).__name__}")
 
     def _from_server(self, error: asyncpg.PostgresError, connecting: bool) -> ConnectorError:
         state = error.sqlstate or ""
@@ -130,13 +132,15 @@ class PostgresFailures:
             near = did_you_mean(unknown[1], KNOWN)
             tip = f"It is a parameter of 'url', and none of libpq. {near}"
         check = next((name for begin, name in _CHECKS.items() if state.startswith(begin)), "")
-        return self._error(text, tip, permanent=is_permanent(state), check=check)
+        return self._make_error(text, tip, permanent=is_permanent(state), check=check)
 
     def permanent(self, what: str, tip: str) -> ConnectorError:
         """The failure that it is to find ``what``."""
-        return self._error(what, tip, permanent=True)
+        return self._make_error(what, tip, permanent=True)
 
-    def _error(self, what: str, tip: str = "", *, permanent: bool = False, check: str = "") -> ConnectorError:
+    def _make_error(
+        self, what: str, tip: str = "", *, permanent: bool = False, check: str = ""
+    ) -> ConnectorError:
         message = f"table {self._table}: {what}. {tip}".replace("..", ".").rstrip()
         error = PostgresFailure(self._mask(message), permanent=permanent)
         error.check = check

@@ -129,10 +129,10 @@ def plan_addresses(source: SourceColumn, field: pa.Field, indexes: Collection[st
         compared=quoted(source.name),
         key="{k}::inet",
         bound="text",
-        possible=_addresses,
+        possible=_are_addresses,
         is_searched=is_searched,
     )
 
 
-def _addresses(keys: pa.ChunkedArray) -> pa.Array:
+def _are_addresses(keys: pa.ChunkedArray) -> pa.Array:
     return pa.array([address_in(text) is not None for text in keys.to_pylist()], pa.bool_())

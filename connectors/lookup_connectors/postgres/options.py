@@ -28,7 +28,7 @@ from lookup_hints.spi.address import origin_text, resolved
 from lookup_hints.spi.secrets import has_reference
 
 
-def _ports(text: str) -> str:
+def _parse_ports(text: str) -> str:
     if not all(
         re.fullmatch(r"\s*\d{1,5}\s*", each, re.ASCII) and 0 < int(each) < 65536 for each in text.split(",")
     ):
@@ -36,7 +36,7 @@ def _ports(text: str) -> str:
     return text.replace(" ", "")
 
 
-_PORTS = OptionType("integer, or a list of them", _ports)
+_PORTS = OptionType("integer, or a list of them", _parse_ports)
 
 OPTIONS: tuple[Option, ...] = (
     Option(
@@ -109,25 +109,27 @@ def checked_target(table: LookupTable, options: Mapping[str, Any]) -> Target:
     """
     url = options.get("url")
     try:
-        given = _given(options)
+        given = _given_parameters(options)
         if "service" in given and (table.restricts_hosts or table.restricts_files):
             raise NotUnderstood("'service' may not stand in it where hosts or files are restricted")
         target = target_of(with_service(given))
     except NotUnderstood as error:
-        raise _wrong(
+        raise _wrong_option(
             table, "url" if url else "host", error
         ) from None  # its parts may be pieces of a password
     for name in FILES if url else ():
         if name in given and given[name] != "system":
             table.check_file(given[name], option="url")
     if table.restricts_hosts and not target.hosts:
-        raise _wrong(table, "url", NotUnderstood("it names no host; where hosts are restricted, write it"))
+        raise _wrong_option(
+            table, "url", NotUnderstood("it names no host; where hosts are restricted, write it")
+        )
     for host, port in target.hosts:
         table.check_host(host, port, option="url" if url else "host")
     return target
 
 
-def _given(options: Mapping[str, Any]) -> dict[str, str]:
+def _given_parameters(options: Mapping[str, Any]) -> dict[str, str]:
     """The parameters that ``options`` give, in a URL and beside it."""
     tls = {name: str(options[name]).replace("_", "-") if name == "sslmode" else options[name] for name in TLS
            if options.get(name)}  # fmt: skip
@@ -152,7 +154,7 @@ def origin_of(table: LookupTable) -> str:
     """
     with suppress(OptionError, ValueError):
         given = {key: resolved(table, key) for key in ("url", "host", "port", "user")}
-        target = target_of(with_service(_given(given)))
+        target = target_of(with_service(_given_parameters(given)))
         port = target.port or PORT
         by_default = [(name, port) for name in (os.environ.get("PGHOST") or "localhost").split(",")]
         hosts = sorted(
@@ -163,5 +165,5 @@ def origin_of(table: LookupTable) -> str:
     return ""
 
 
-def _wrong(table: LookupTable, option: str, error: NotUnderstood) -> OptionError:
+def _wrong_option(table: LookupTable, option: str, error: NotUnderstood) -> OptionError:
     return option_error(table, f"option {option!r}: {error}", error.tip)

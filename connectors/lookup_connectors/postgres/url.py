@@ -202,7 +202,7 @@ class _Parameters:
                 tip = f"{did_you_mean(pair[1], KNOWN)} A value that holds a blank is written as in key='a b'."
                 raise NotUnderstood("it holds a parameter that libpq does not know", tip.lstrip())
             value = pair[2][1:-1] if pair[2].startswith("'") else pair[2]
-            self._put(pair[1], re.sub(r"\\(.)", r"\1", value, flags=re.DOTALL))
+            self._put_parameter(pair[1], re.sub(r"\\(.)", r"\1", value, flags=re.DOTALL))
             end = pair.end()
         return self._found
 
@@ -217,25 +217,25 @@ class _Parameters:
             raise NotUnderstood("it cannot be read", f"{why} {_ENCODE}")
         who, _, hosts = authority.rpartition("@")
         user, has_password, password = who.partition(":")
-        self._put("user", _decoded(user))
+        self._put_parameter("user", _decode_percent(user))
         if has_password:
-            self._put("password", _decoded(password))
+            self._put_parameter("password", _decode_percent(password))
         self._put_hosts(hosts)
-        self._put("dbname", _decoded(path[1:]))
+        self._put_parameter("dbname", _decode_percent(path[1:]))
         has_tls = False
         for pair in query.split("&") if query else ():
             name, equals, value = pair.partition("=")
             if not equals:
                 raise NotUnderstood("it cannot be read", f"A parameter has no '='. {_ENCODE}")
             if name == "port" and self._found.get("port"):
-                by_default, ports = _decoded(value), self._found["port"].split(",")
+                by_default, ports = _decode_percent(value), self._found["port"].split(",")
                 self._found["port"] = ",".join(port or by_default for port in ports)
             elif (name, value) == ("ssl", "true"):
                 has_tls = True
             else:
-                self._put(_decoded(name), _decoded(value))
+                self._put_parameter(_decode_percent(name), _decode_percent(value))
         if has_tls and self._found.get("sslmode", "").replace("_", "-") not in _ENCRYPTED:
-            self._put("sslmode", "require")
+            self._put_parameter("sslmode", "require")
         return self._found
 
     def _put_hosts(self, hosts: str) -> None:
@@ -245,13 +245,13 @@ class _Parameters:
             if match is None:
                 tip = "A host is a name or an address, IPv6 in brackets, and a port is a number. "
                 raise NotUnderstood("it cannot be read", tip + _ENCODE)
-            names.append(_decoded(match["host"]).strip("[]"))
+            names.append(_decode_percent(match["host"]).strip("[]"))
             ports.append(match["port"] or "")
-        self._put("host", ",".join(names))
+        self._put_parameter("host", ",".join(names))
         if any(ports):
-            self._put("port", ",".join(ports))
+            self._put_parameter("port", ",".join(ports))
 
-    def _put(self, name: str, value: str) -> None:
+    def _put_parameter(self, name: str, value: str) -> None:
         if not value:
             return
         if name == "schema" and not re.fullmatch("[a-z_][a-z0-9_$]*", value):
@@ -261,7 +261,7 @@ class _Parameters:
             raise NotUnderstood(f"it gives {name!r} twice", "Leave one of them out.")
 
 
-def _decoded(text: str) -> str:
+def _decode_percent(text: str) -> str:
     """``text`` without percent-encoding; a plus is a plus."""
     if re.search("%(?![0-9A-Fa-f]{2})", text):
         raise NotUnderstood(
@@ -293,14 +293,14 @@ def target_of(given: Mapping[str, str]) -> Target:
     refused = next((name for name in given if name in _REFUSED and not _is_as_here(name, given[name])), None)
     if refused is not None:
         raise NotUnderstood(f"{refused!r} cannot be kept: {_REFUSED[refused]}")
-    tls = _tls(given)
+    tls = _tls_parameters(given)
     known = {*_OWN, *_DRIVERS, *_WITHOUT_EFFECT, *_REFUSED}
     session = {name: value for name, value in given.items() if name not in known}
     session |= {"options": given["options"]} if "options" in given else {}
     application = given.get("application_name") or given.get("fallback_application_name")
     session |= {"application_name": application} if application else {}
     return Target(
-        hosts=_hosts(given, tls.get("sslmode")),
+        hosts=_hosts_and_ports(given, tls.get("sslmode")),
         port=int(given["port"]) if given.get("port", "").isdigit() else None,
         user=given.get("user"),
         password=given.get("password"),
@@ -309,7 +309,7 @@ def target_of(given: Mapping[str, str]) -> Target:
         driver={name: value for name, value in tls.items() if value != "system"},
         session=session,
         attributes=given.get("target_session_attrs"),
-        seconds=_seconds(given.get("connect_timeout")),
+        seconds=_connect_timeout(given.get("connect_timeout")),
         shuffled=given.get("load_balance_hosts") == "random",
         direct_tls=given.get("sslnegotiation") == "direct",
         behind_pooler=given.get("pgbouncer") in ("true", "1"),
@@ -325,7 +325,7 @@ def _is_as_here(name: str, value: str) -> bool:
     return value.lower() in _AS_HERE.get(name, ())
 
 
-def _tls(given: Mapping[str, str]) -> dict[str, str]:
+def _tls_parameters(given: Mapping[str, str]) -> dict[str, str]:
     """What the driver reads in its URL.
 
     The driver has no channel binding. What that is for, that nobody stands between, a checked certificate
@@ -344,7 +344,7 @@ def _tls(given: Mapping[str, str]) -> dict[str, str]:
     return tls
 
 
-def _hosts(given: Mapping[str, str], mode: str | None) -> tuple[tuple[str, int], ...]:
+def _hosts_and_ports(given: Mapping[str, str], mode: str | None) -> tuple[tuple[str, int], ...]:
     names = given["host"].split(",") if "host" in given else []
     addresses = given["hostaddr"].split(",") if "hostaddr" in given else []
     if addresses:
@@ -371,7 +371,7 @@ def _hosts(given: Mapping[str, str], mode: str | None) -> tuple[tuple[str, int],
     )
 
 
-def _seconds(text: str | None) -> float | None:
+def _connect_timeout(text: str | None) -> float | None:
     if text is None:
         return None
     if not re.fullmatch(r"\s*-?\d{1,9}\s*", text, re.ASCII):

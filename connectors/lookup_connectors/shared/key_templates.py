@@ -26,7 +26,7 @@ from lookup_hints.errors import did_you_mean, nearest
 Resolve = Callable[[str], str]
 """Text with references to secrets -> the text itself."""
 
-Place = Literal["path", "parameter", "key", "text"]
+TemplatePlace = Literal["path", "parameter", "key", "text"]
 """Where a template stands: in the path or a parameter of a URL, in a key, or in text that may have braces."""
 
 
@@ -90,7 +90,7 @@ class Template:
         return names if len(names) > 1 else ()
 
     @cached_property
-    def _ends(self) -> tuple[tuple[str, str], ...]:
+    def _columns_and_ends(self) -> tuple[tuple[str, str], ...]:
         """Each column but the last, and the text behind it."""
         names = self.several and self.columns
         behind = zip(self.parts, (*self.parts[1:], ""), strict=True)
@@ -122,11 +122,11 @@ class Template:
         Of all keys with one text the one is taken whose values end where the text behind them first stands:
         of ``{a}-{b}`` the key ('a', 'b-c'), and not ('a-b', 'c').
         """
-        if all(_ends_plainly(values[name], text) for name, text in self._ends):
+        if all(_ends_at_text(values[name], text) for name, text in self._columns_and_ends):
             return ""
         given = {name: values[name] for name in self.several}
         texts = {name: spelled(value) for name, value in given.items()}
-        reading = _reading(self.parts, tuple(map(type, given.values())))
+        reading = _reading_pattern(self.parts, tuple(map(type, given.values())))
         match = reading.fullmatch(self.filled(lambda hole: texts[hole.column]))
         if match is not None and match.groups() == tuple(texts.values()):
             return ""
@@ -137,7 +137,7 @@ class Template:
         )
 
 
-def _ends_plainly(value: Any, end: str) -> bool:
+def _ends_at_text(value: Any, end: str) -> bool:
     """Whether ``end`` first stands right behind ``value``, which is told in a fraction of the time."""
     if type(value) is int:
         return bool(end) and not end[0].isdigit()
@@ -145,7 +145,7 @@ def _ends_plainly(value: Any, end: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _reading(parts: tuple[str | Hole, ...], kinds: tuple[type, ...]) -> re.Pattern[str]:
+def _reading_pattern(parts: tuple[str | Hole, ...], kinds: tuple[type, ...]) -> re.Pattern[str]:
     """The expression that finds the values of columns of ``kinds`` in the text of a template."""
     unread = dict(
         zip(dict.fromkeys(part.column for part in parts if isinstance(part, Hole)), kinds, strict=True)
@@ -185,7 +185,9 @@ _BEFORE_VALUES = tuple(":=,([\"'")
 _DOUBLE_IT = "Braces that are text are doubled: {{ and }}."
 
 
-def parse_template(text: str, columns: Sequence[str], place: Place = "key", start: int = 0) -> Template:
+def parse_template(
+    text: str, columns: Sequence[str], place: TemplatePlace = "key", start: int = 0
+) -> Template:
     """The template that ``text`` spells: ``{name}`` is a hole, ``{{`` and ``}}`` are braces.
 
     In ``text`` (a header, a text of JSON) that has more braces, as GraphQL has, these may stand as they are.
@@ -204,26 +206,26 @@ def parse_template(text: str, columns: Sequence[str], place: Place = "key", star
 
 
 class _Parsing:
-    def __init__(self, text: str, columns: Sequence[str], place: Place, start: int) -> None:
+    def __init__(self, text: str, columns: Sequence[str], place: TemplatePlace, start: int) -> None:
         self._text, self._columns, self._place, self._start = text, columns, place, start
         self._tokens = list(_TOKEN.finditer(text))
         self._in_url = place in ("path", "parameter")
         self._own_braces = place == "text" and any(map(self._is_own_brace, self._tokens))
         inside = (each["inside"] for each in self._tokens if each["inside"] is not None)
-        self._named = {found for each in inside if (found := self._column(each)) is not None}
+        self._named = {found for each in inside if (found := self._find_column(each)) is not None}
 
     def template(self) -> Template:
         self._check_doubled()
         self._check_other_signs()
         parts: list[str | Hole] = []
-        for part in self._parts():
+        for part in self._parse_parts():
             if parts and isinstance(part, str) and isinstance(last := parts[-1], str):
                 parts[-1] = last + part
             elif part != "":
                 parts.append(part)
         return Template(tuple(parts))
 
-    def _parts(self) -> Iterator[str | Hole]:
+    def _parse_parts(self) -> Iterator[str | Hole]:
         end = 0
         doubled = {match.start(): match.end() for match in _DOUBLED_AMONG_BRACES.finditer(self._text)}
         for token in self._tokens:
@@ -237,17 +239,17 @@ class _Parsing:
                 end = doubled[token.start()]
                 yield self._text[token.start() + 1 : end - 1]
             elif token["opening"] or token["closing"]:
-                yield token[0] if self._own_braces else self._brace(token[0][0])
+                yield token[0] if self._own_braces else self._encode_brace(token[0][0])
             elif token["inside"] is not None:
                 yield self._hole_or_text(token)
             else:
                 yield token[0] if self._own_braces else self._refuse_brace(token)
         yield self._text[end:]
 
-    def _brace(self, brace: str) -> str:
+    def _encode_brace(self, brace: str) -> str:
         return f"%{ord(brace):X}" if self._in_url else brace
 
-    def _column(self, name: str) -> str | None:
+    def _find_column(self, name: str) -> str | None:
         if name in self._columns:
             return name
         if self._place != "key":
@@ -258,59 +260,65 @@ class _Parsing:
         inside = token["inside"]
         if inside is None:
             return token["brace"] is not None
-        return self._column(inside) is None and token[0] != self._text and not _HOLE_LIKE.fullmatch(inside)
+        return (
+            self._find_column(inside) is None and token[0] != self._text and not _HOLE_LIKE.fullmatch(inside)
+        )
 
     def _hole_or_text(self, token: re.Match[str]) -> str | Hole:
-        column = self._column(token["inside"])
+        column = self._find_column(token["inside"])
         before = self._text[: token.start()]
         if before.endswith("$"):
             raise self._wrong_reference(token, column)
         if not self._own_braces:
-            return self._no_column(token) if column is None else self._hole(column, token)
+            return self._unknown_column(token) if column is None else self._hole(column, token)
         is_value = self._is_value(token)
         if column is not None and is_value:
             return self._hole(column, token)
         if column is not None:
-            raise self._wrong(
+            raise self._template_error(
                 f"{token[0]} may be a value or text, as other braces of this text are not doubled",
                 f"Write {{{token[0]}}} for the text; for the value, double the other braces.",
                 token,
             )
         if _HOLE_LIKE.fullmatch(token["inside"]) and (is_value or not token["inside"].startswith(" ")):
-            return self._no_column(token)
+            return self._unknown_column(token)
         return token[0]
 
     def _hole(self, column: str, token: re.Match[str]) -> Hole:
         language = token["inside"][len(column) + 1 :]
         if language and language not in LANGUAGES:
-            raise self._wrong(f"there is no language {language!r}", nearest(language, list(LANGUAGES)), token)
+            raise self._template_error(
+                f"there is no language {language!r}", nearest(language, list(LANGUAGES)), token
+            )
         return Hole(column, language)
 
     # What is wrong.
 
-    def _wrong(self, what: str, tip: str, at: re.Match[str] | int) -> TemplateError:
+    def _template_error(self, what: str, tip: str, at: re.Match[str] | int) -> TemplateError:
         number = self._start + (at if isinstance(at, int) else at.start()) + 1
         return TemplateError(what, f"{tip} It is at character {number}.".lstrip())
 
     def _wrong_reference(self, token: re.Match[str], column: str | None) -> TemplateError:
         if column is not None:
-            return self._wrong(f"write {token[0]} without the dollar sign", "", token)
+            return self._template_error(f"write {token[0]} without the dollar sign", "", token)
         what = f"${token[0][:40]} is no reference"
-        return self._wrong(what, "There are ${env:NAME}, ${file:path} and ${conf:key}.", token)
+        return self._template_error(what, "There are ${env:NAME}, ${file:path} and ${conf:key}.", token)
 
-    def _no_column(self, token: re.Match[str]) -> str:
+    def _unknown_column(self, token: re.Match[str]) -> str:
         name = token["inside"].strip()
-        column = self._column(name)
+        column = self._find_column(name)
         if column is not None:
-            raise self._wrong(f"{token[0]!r} is no column", f"Write {{{column}}}. {_DOUBLE_IT}", token)
+            raise self._template_error(
+                f"{token[0]!r} is no column", f"Write {{{column}}}. {_DOUBLE_IT}", token
+            )
         if name.isidentifier():
             tip = f"{nearest(name, self._columns)} {_DOUBLE_IT}"
-            raise self._wrong(f"there is no column {name!r}", tip, token)
+            raise self._template_error(f"there is no column {name!r}", tip, token)
         near = did_you_mean(re.sub(r"\W", "_", name), self._columns)
-        raise self._wrong(f"{token[0][:60]!r} is no column", f"{near} {_DOUBLE_IT}".lstrip(), token)
+        raise self._template_error(f"{token[0][:60]!r} is no column", f"{near} {_DOUBLE_IT}".lstrip(), token)
 
     def _refuse_brace(self, token: re.Match[str]) -> str:
-        raise self._wrong(f"the brace {token[0]!r} has no other one", _DOUBLE_IT, token)
+        raise self._template_error(f"the brace {token[0]!r} has no other one", _DOUBLE_IT, token)
 
     def _check_doubled(self) -> None:
         """Refuse ``{{id}}`` where that is all that is doubled, or a value stands: others write holes so."""
@@ -319,10 +327,10 @@ class _Parsing:
         if not self._own_braces and braces > 2 * len(doubled):
             return
         for match in doubled:
-            column = self._column(match[1].strip())
+            column = self._find_column(match[1].strip())
             is_text = self._own_braces and not self._is_value(match)
             if column is not None and column not in self._named and not is_text:
-                raise self._wrong(
+                raise self._template_error(
                     f"{match[0]!r} is the text {match[0][1:-1]!r}, and no value",
                     f"Write {{{column}}} for the value, {{{{{{{column}}}}}}} for the value in braces.",
                     match,
@@ -338,7 +346,7 @@ class _Parsing:
         for sign, of_columns in _SIGNS[self._place]:
             for match in sign.finditer(text):
                 name = unquote(next((group for group in match.groups() if group), ""))
-                column = self._column(name)
+                column = self._find_column(name)
                 if of_columns and (column is None or column in self._named):
                     continue
                 what = f"{match[0][:40]!r} is no column"
@@ -346,10 +354,12 @@ class _Parsing:
                 if self._in_url and column != match[0][3:-3]:
                     what += " and no percent-encoding" if match[0].startswith("%") else ""
                     tip += f" What is text is percent-encoded: {quote(match[0][:40])}."
-                raise self._wrong(what, tip, match)
+                raise self._template_error(what, tip, match)
 
 
-def _signs(*of_columns: str, never_text: Collection[str] = ()) -> tuple[tuple[re.Pattern[str], bool], ...]:
+def _compile_signs(
+    *of_columns: str, never_text: Collection[str] = ()
+) -> tuple[tuple[re.Pattern[str], bool], ...]:
     every = [(sign, False) for sign in never_text] + [(sign, True) for sign in of_columns]
     return tuple((re.compile(sign), only_columns) for sign, only_columns in every)
 
@@ -359,17 +369,17 @@ _PERCENT = r"%(?:\((\w+)\)[sd]?|(?![0-9A-Fa-f]{2})[sd]?)"
 _ENCODED = r"(?i:%7B((?:(?!%7D).)*)%7D)"
 _ANGLES = r"<(?:\w+:)?([\w.-]+)>"
 _ODATA = "(?!(?:value|count|ref|links|metadata|batch|all)\\b)"
-_SIGNS: Mapping[Place, Sequence[tuple[re.Pattern[str], bool]]] = {
-    "path": _signs(
+_SIGNS: Mapping[TemplatePlace, Sequence[tuple[re.Pattern[str], bool]]] = {
+    "path": _compile_signs(
         _ENCODED,
         r"(?<=[^/:]/):(\w+)",
         r"(?<=[^/:]/)\[(\w+)\](?=/|$)",
         rf"(?<=[^/:]/)\${_ODATA}(\w+)(?=/|$)",
         never_text=(_PERCENT, _ANGLES, r"(?<=[^/:]/):([^\W\d]\w*)(?=/|$)"),
     ),
-    "parameter": _signs(_ENCODED, r"^[:$](\w+)$", r"^\[(\w+)\]$", never_text=(_PERCENT, _ANGLES)),
-    "key": _signs(_ENCODED, _ANGLES, r"(?<!\w)\$(\w+)", r"^:(\w+)$", never_text=(_FORMAT,)),
-    "text": _signs(
+    "parameter": _compile_signs(_ENCODED, r"^[:$](\w+)$", r"^\[(\w+)\]$", never_text=(_PERCENT, _ANGLES)),
+    "key": _compile_signs(_ENCODED, _ANGLES, r"(?<!\w)\$(\w+)", r"^:(\w+)$", never_text=(_FORMAT,)),
+    "text": _compile_signs(
         r"^:(\w+)$", r"^<([\w.-]+)>$", r"%\((\w+)\)[sd]", r"^\[(\w+)\]$", never_text=(rf"^{_FORMAT}$",)
     ),
 }

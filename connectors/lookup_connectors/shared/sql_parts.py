@@ -35,7 +35,7 @@ def found_rows(
     An index on the key and the column gives the nearest row without a sort. ``column`` gives names that
     ORDER BY cannot take for those of ``selected``.
     """
-    conditions = " AND ".join((*equalities, *_comparisons(order, value, column)))
+    conditions = " AND ".join((*equalities, *_order_comparisons(order, value, column)))
     ending = ""
     if order.until is None:
         direction = "DESC" if order.operator in (">=", ">") else "ASC"
@@ -73,11 +73,11 @@ def joined_rows(
         found.append(f"{column('found', order.column)} = ({near})")
         ending = " GROUP BY asked.position"
     else:
-        found += _comparisons(order, "asked.value", lambda name: column("found", name))
+        found += _order_comparisons(order, "asked.value", lambda name: column("found", name))
     return f"FROM asked CROSS JOIN {source} AS found WHERE {' AND '.join(found)}{ending}"
 
 
-def _comparisons(order: OrderCondition, value: str, column: Column) -> Iterator[str]:
+def _order_comparisons(order: OrderCondition, value: str, column: Column) -> Iterator[str]:
     yield f"{value} {order.operator} {column(order.column)}"
     if order.until is not None:
         until = column(order.until)

@@ -93,23 +93,23 @@ def arrow_type(declared: str) -> pa.DataType | None:
 def reader(kind: pa.DataType) -> ToArrow:
     """How values of SQLite's storage classes become a column of ``kind``."""
     if types.is_boolean(kind):
-        return _strictly(_booleans, int)
+        return _check_storage(_to_booleans, int)
     if types.is_integer(kind):
-        return _strictly(partial(pa.array, type=kind), int)
+        return _check_storage(partial(pa.array, type=kind), int)
     if types.is_floating(kind):
-        return _strictly(partial(as_floats, kind=kind), int, float)
+        return _check_storage(partial(as_floats, kind=kind), int, float)
     if types.is_decimal(kind):
-        return _strictly(partial(_decimals, kind=kind), int, float, str)
+        return _check_storage(partial(_to_decimals, kind=kind), int, float, str)
     if types.is_timestamp(kind):
-        return _strictly(partial(_timestamps, kind=kind), int, str)
+        return _check_storage(partial(_to_timestamps, kind=kind), int, str)
     if types.is_date(kind):
-        return _strictly(partial(from_texts, kind=kind), str)
+        return _check_storage(partial(from_texts, kind=kind), str)
     if is_nested(kind):
-        return _strictly(partial(from_json, target=kind), str)
-    return _strictly(partial(pa.array, type=kind), bytes if types.is_binary(kind) else str)
+        return _check_storage(partial(from_json, target=kind), str)
+    return _check_storage(partial(pa.array, type=kind), bytes if types.is_binary(kind) else str)
 
 
-def _strictly(to_arrow: ToArrow, *storage: type) -> ToArrow:
+def _check_storage(to_arrow: ToArrow, *storage: type) -> ToArrow:
     """``to_arrow``, for values of the ``storage`` types alone: pyarrow also takes bytes for text."""
     allowed = {*storage, type(None)}
 
@@ -121,18 +121,18 @@ def _strictly(to_arrow: ToArrow, *storage: type) -> ToArrow:
     return checked
 
 
-def _booleans(values: Sequence[int | None]) -> pa.Array:
+def _to_booleans(values: Sequence[int | None]) -> pa.Array:
     if not set(values) <= {0, 1, None}:
         raise ValueError
     return pa.array(values, pa.int8()).cast(pa.bool_())
 
 
-def _decimals(values: Sequence[int | float | str | None], kind: pa.DataType) -> pa.Array:
+def _to_decimals(values: Sequence[int | float | str | None], kind: pa.DataType) -> pa.Array:
     # The shortest text that stands for a float is the number that was written into the REAL column.
     return from_texts([None if value is None else str(value) for value in values], kind)
 
 
-def _timestamps(values: Sequence[int | str | None], kind: pa.DataType) -> pa.Array:
+def _to_timestamps(values: Sequence[int | str | None], kind: pa.DataType) -> pa.Array:
     seconds = pa.array([value if isinstance(value, int) else None for value in values], pa.timestamp("s"))
     texts = [value if isinstance(value, str) else None for value in values]
     return pc.coalesce(cast(seconds, TIMESTAMP_NTZ).cast(kind), moments(texts, kind))

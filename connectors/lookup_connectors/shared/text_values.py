@@ -54,7 +54,7 @@ def spelled_values(texts: pa.Array, kind: pa.DataType) -> pa.Array:
         return _booleans(texts)
     if types.is_floating(kind):
         return _floats(texts, kind)
-    return _with_rest(texts, _reader(kind))
+    return _with_rest(texts, _reader_of_type(kind))
 
 
 def moments(texts: Sequence[str | None] | pa.Array, kind: pa.DataType) -> pa.Array:
@@ -98,13 +98,13 @@ class _TextReader:
     kind: pa.DataType
 
 
-def _reader(kind: pa.DataType) -> _TextReader:
+def _reader_of_type(kind: pa.DataType) -> _TextReader:
     if types.is_decimal(kind):
         return _TextReader(
             partial(_parsed_decimals, kind=kind),
             r"^[+-]?[0-9]{1,19}(\.[0-9]{0,18})?$",
             _as_it_is,
-            partial(_decimal, kind=kind),
+            partial(_parse_decimal, kind=kind),
             kind,
         )
     if types.is_integer(kind):
@@ -112,7 +112,7 @@ def _reader(kind: pa.DataType) -> _TextReader:
             partial(_parsed_integers, kind=kind),
             r"^-?[0-9]{1,18}$",
             _as_it_is,
-            partial(_integer, bits=kind.bit_width),
+            partial(_parse_integer, bits=kind.bit_width),
             kind,
         )
     parse: Callable[[pa.Array], pa.Array] = lambda texts: checked(texts.cast(kind))  # noqa: E731
@@ -151,7 +151,7 @@ def _as_it_is(texts: pa.Array) -> pa.Array:
     return texts
 
 
-def _characters(texts: pa.Array) -> bytes:
+def _all_bytes(texts: pa.Array) -> bytes:
     """Those of all texts: to look for one there takes no time beside parsing them."""
     if not len(texts):
         return b""
@@ -173,13 +173,13 @@ _FALSE = pa.array(["f", "false", "n", "no", "0"])
 
 # Arrow takes 0xFF for an integer. (docs/decisions/0170)
 def _parsed_integers(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    characters = _characters(texts)
+    characters = _all_bytes(texts)
     if b"x" in characters or b"X" in characters:
         raise ValueError("hexadecimal")
     return texts.cast(kind)
 
 
-def _integer(text: str, bits: int) -> int | None:
+def _parse_integer(text: str, bits: int) -> int | None:
     if not _INTEGER.fullmatch(text) or len(text.lstrip("+-0")) > 19:
         return None
     number = int(text)
@@ -190,7 +190,7 @@ def _integer(text: str, bits: int) -> int | None:
 # (docs/decisions/0170)
 def _parsed_decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """By Arrow, where it has room for all the digits, and as many again as the scale may add."""
-    characters = _characters(texts)
+    characters = _all_bytes(texts)
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
     if b"e" in characters or b"E" in characters or longest + kind.scale > 2 * _WIDEST:
         raise ValueError("an exponent, or many digits")
@@ -199,7 +199,7 @@ def _parsed_decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     return texts.cast(pa.decimal256(2 * _WIDEST, kind.scale)).cast(kind)
 
 
-def _decimal(text: str, kind: pa.DataType) -> Decimal | None:
+def _parse_decimal(text: str, kind: pa.DataType) -> Decimal | None:
     if not _DECIMAL.fullmatch(text):
         return None
     try:

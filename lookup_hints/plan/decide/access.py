@@ -70,7 +70,7 @@ def decide(case: Case, size: Callable[[], TableSize], left: Callable[[], LeftRow
         return AccessDecision(reads=True, reason=case.requested_by)
     why_ask = "" if case.requested == AUTO else case.requested_by
     why_ask = why_ask or case.must_ask
-    return AccessDecision(reads=False, reason=why_ask) if why_ask else _by_price(case, size(), left)
+    return AccessDecision(reads=False, reason=why_ask) if why_ask else _decide_by_price(case, size(), left)
 
 
 def keys_worth_reading(size: TableSize, most_rows: int) -> int | None:
@@ -87,29 +87,31 @@ def keys_worth_reading(size: TableSize, most_rows: int) -> int | None:
     return max(FEWEST_KEYS, math.ceil(KEYS_PER_ROW * size.rows))
 
 
-def _by_price(case: Case, size: TableSize, left: Callable[[], LeftRows]) -> AccessDecision:
+def _decide_by_price(case: Case, size: TableSize, left: Callable[[], LeftRows]) -> AccessDecision:
     if size.rows is None:
-        return _asks(f"the table's rows are not known ({size.source})")
+        return _decide_to_ask(f"the table's rows are not known ({size.source})")
     reading = f"reading brings {size_text(size)}"
     if size.rows > case.most_rows:
-        return _asks(f"a table of more than {counted(case.most_rows, 'row')} is not read", reading)
+        return _decide_to_ask(f"a table of more than {counted(case.most_rows, 'row')} is not read", reading)
     told = left()
     if told.rows is None:
-        return _asks(f"the rows on the left are {told.source}", reading)
+        return _decide_to_ask(f"the rows on the left are {told.source}", reading)
     on_left = f"{counted(told.rows, 'row')} or more on the left ({told.source})"
     if told.rows < FEWEST_KEYS:
-        return _asks(f"{on_left} are few", reading)
+        return _decide_to_ask(f"{on_left} are few", reading)
     if told.rows > LEFT_ROWS_PER_ROW * size.rows:
         if told.keys is not None and told.keys < KEYS_PER_ROW * size.rows:
             few = f"at most {told.keys:,} different keys on the left ({told.source})"
-            return _asks(f"{few} are fewer than {KEYS_PER_ROW:g} for each row of the table", reading)
+            return _decide_to_ask(f"{few} are fewer than {KEYS_PER_ROW:g} for each row of the table", reading)
         asking = f"asking takes a key for each of {on_left}, fewer where keys repeat"
         reason = f"there are {on_left}, more than {LEFT_ROWS_PER_ROW:g} for each of {size_text(size)}"
         return AccessDecision(reads=True, reason=reason, other_way=asking)
-    return _asks(f"{on_left} are not more than {LEFT_ROWS_PER_ROW:g} for each row of the table", reading)
+    return _decide_to_ask(
+        f"{on_left} are not more than {LEFT_ROWS_PER_ROW:g} for each row of the table", reading
+    )
 
 
-def _asks(reason: str, other_way: str = "") -> AccessDecision:
+def _decide_to_ask(reason: str, other_way: str = "") -> AccessDecision:
     return AccessDecision(reads=False, reason=reason, other_way=other_way)
 
 

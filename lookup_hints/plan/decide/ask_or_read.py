@@ -45,14 +45,16 @@ def access_of_all(facts: Facts, joins: Sequence[FoundJoin]) -> dict[LookupUse, A
         QueryError: the user wants a table to be read that cannot be.
     """
     stopped = stopped_early(facts, joins)
-    return {join.use: _decision(facts, joins, join, join.use.index in stopped) for join in joins}
+    return {join.use: _decide_access(facts, joins, join, join.use.index in stopped) for join in joins}
 
 
-def _decision(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin, is_stopped: bool) -> AccessDecision:
+def _decide_access(
+    facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin, is_stopped: bool
+) -> AccessDecision:
     requested = facts.requested_access(join.use)
-    said = _said(facts, join.use, requested)
+    said = _access_text(facts, join.use, requested)
     if join.is_in_range:
-        return _of_ranges(facts, join, requested, said)
+        return _decide_for_ranges(facts, join, requested, said)
     if requested.value == LOOKUP:
         return AccessDecision(reads=False, reason=said)
     no_scan = _why_not_read(facts, join.use)
@@ -61,14 +63,14 @@ def _decision(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin, is_stop
         may_be_asked = (Place.SESSION, Place.TABLE) if join.use.versions else (Place.SESSION,)
         if no_scan and requested.source not in may_be_asked:
             raise _cannot_read(facts, join, requested, no_scan)
-        must_ask = no_scan or _stream(facts, joins, join)
+        must_ask = no_scan or _why_stream_asks(facts, joins, join)
         if must_ask:
             return AccessDecision(reads=False, reason=f"{must_ask}, so {said} has no effect")
     most_rows = _most_rows(facts, join.use)
     case = Case(
         requested.value,
         said,
-        must_ask=no_scan or _must_ask(facts, join, is_stopped),
+        must_ask=no_scan or _reason_to_ask(facts, join, is_stopped),
         most_rows=most_rows,
     )
     sizes: list[TableSize] = []
@@ -79,16 +81,16 @@ def _decision(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin, is_stop
 
     decision = decide(case, size, lambda: _left_rows(facts, joins, join))
     if join.use.versions is not None and not (
-        _why_not_read(facts, join.use, of_past=False) or _must_ask(facts, join, is_stopped)
+        _why_not_read(facts, join.use, of_past=False) or _reason_to_ask(facts, join, is_stopped)
     ):
         size()  # an executor that has read the table chooses among the rows of a key, as one that asks does
     keys = keys_worth_reading(sizes[0], most_rows) if sizes else None
-    if decision.reads or keys is None or _stream(facts, joins, join):
+    if decision.reads or keys is None or _why_stream_asks(facts, joins, join):
         return decision
     return replace(decision, reads_after=keys)
 
 
-def _of_ranges(facts: Facts, join: FoundJoin, requested: InForce, said: str) -> AccessDecision:
+def _decide_for_ranges(facts: Facts, join: FoundJoin, requested: InForce, said: str) -> AccessDecision:
     """All rows travel either way: each executor keeps them and finds its ranges, or Spark compares each."""
     if requested.value == SCAN:
         return AccessDecision(reads=True, reason=said)
@@ -105,7 +107,7 @@ def _of_ranges(facts: Facts, join: FoundJoin, requested: InForce, said: str) -> 
     return AccessDecision(reads=False, reason=said or "no equality gives a key")
 
 
-def _said(facts: Facts, use: LookupUse, requested: InForce) -> str:
+def _access_text(facts: Facts, use: LookupUse, requested: InForce) -> str:
     """Who wants what, as EXPLAIN shows it; empty where nobody does."""
     hint = facts.hint_of(use)
     if requested.source is Place.HINT and hint is not None and "access" not in hint.options:
@@ -144,7 +146,7 @@ def _cannot_read(facts: Facts, join: FoundJoin, requested: InForce, reason: str)
     return OptionError(Problem(f"table {join.use.table.name}: {message}", None, tip))
 
 
-def _must_ask(facts: Facts, join: FoundJoin, is_stopped: bool) -> str:
+def _reason_to_ask(facts: Facts, join: FoundJoin, is_stopped: bool) -> str:
     """Why reading would give other rows than asking, or more work; empty where nothing says so."""
     if is_stopped:
         stops = "are shown" if facts.context.few_rows else "go to a LIMIT"
@@ -155,19 +157,19 @@ def _must_ask(facts: Facts, join: FoundJoin, is_stopped: bool) -> str:
     return f"{said[0]!r} of its table says how it is asked" if said else ""
 
 
-def _stream(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> str:
+def _why_stream_asks(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> str:
     """What to say where the left rows are a stream, which no read can follow; else nothing."""
     left = join.left_side(facts.statement)
     if left.at is None or not facts.analysis.knows:
         return ""
-    is_beneath = all(role in (Role.STATEMENT, Role.RELATION) for role in _roles(join.home))
+    is_beneath = all(role in (Role.STATEMENT, Role.RELATION) for role in _roles_around(join.home))
     if facts.output is not None and is_beneath and not facts.context.is_stream(facts.analysis.whole()):
         return ""  # Spark has analysed the whole statement: where it is no stream, nothing beneath it is
-    query = _rows_of(facts, joins, join, left)
+    query = _query_for_rows(facts, joins, join, left)
     return "a stream always asks" if facts.context.is_stream(query) else ""
 
 
-def _roles(block: Block) -> Iterator[Role]:
+def _roles_around(block: Block) -> Iterator[Role]:
     around: Block | None = block
     while around is not None:
         yield around.query.role
@@ -178,20 +180,20 @@ def _left_rows(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> Lef
     left = _certain_left(facts, joins, join)
     if left is None:
         return LeftRows(None, _FILTERED)
-    found = facts.context.left_rows(_rows_of(facts, joins, join, left))
-    names = [_column_of(facts, key.left) for key in join.conditions.keys]
+    found = facts.context.left_rows(_query_for_rows(facts, joins, join, left))
+    names = [_column_of_key(facts, key.left) for key in join.conditions.keys]
     values = [found.values[name] for name in names if name in found.values]
     return found if len(values) < len(names) else replace(found, keys=prod(values))
 
 
-def _column_of(facts: Facts, left: Fragment) -> str:
+def _column_of_key(facts: Facts, left: Fragment) -> str:
     """The name of the column that the left side of a key is; no name of any where it is an expression."""
     words = SqlText(left if isinstance(left, str) else left.of(facts.statement.text)).code
     is_column = len(words) in (1, 3) and words[-1].is_name and words[0].is_name
     return words[-1].name if is_column and (len(words) == 1 or words[1].is_symbol(".")) else ""
 
 
-def _rows_of(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin, left: LeftSide) -> str:
+def _query_for_rows(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin, left: LeftSide) -> str:
     """A query for the rows of ``left``, which Spark is asked anyway, or which serves several joins."""
     if len(joins) > 1:
         return facts.analysis.rows_of(join.home, left)
@@ -241,10 +243,12 @@ def _is_filtered(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> b
     if any("LEFT" not in step.words or step.hides_right for step in behind):
         return True
     conditions = [facts.statement.once(known_conjuncts, where) for where in home.wheres]
-    return any(each is None or any(_may_sink(join, conjunct) for conjunct in each) for each in conditions)
+    return any(
+        each is None or any(_may_be_pushed(join, conjunct) for conjunct in each) for each in conditions
+    )
 
 
-def _may_sink(join: FoundJoin, conjunct: Conjunct) -> bool:
+def _may_be_pushed(join: FoundJoin, conjunct: Conjunct) -> bool:
     keys = join.conditions.keys
     if conjunct.at == join.at or any(key.whole == conjunct.at for key in keys):
         return False
@@ -295,13 +299,13 @@ def stopped_early(facts: Facts, joins: Iterable[FoundJoin]) -> frozenset[int]:
     A statement of which the first rows alone will be taken is like one with a LIMIT.
     """
     homes = {join.home for join in joins}
-    stopped = {home for home in homes if _stops(facts, home, frozenset())}
+    stopped = {home for home in homes if _stops_early(facts, home, frozenset())}
     return frozenset(join.use.index for join in joins if join.home in stopped)
 
 
-def _stops(facts: Facts, block: Block, inside: frozenset[Block]) -> bool:
+def _stops_early(facts: Facts, block: Block, inside: frozenset[Block]) -> bool:
     """Whether the rows of ``block`` go to a LIMIT, in it or around it, as they come."""
-    if block in inside or not is_plain(block) or facts.once(_needs_all, block):
+    if block in inside or not is_plain(block) or facts.once(_aggregates_all_rows, block):
         return False
     in_pipes = _stops_in_pipes(facts, block)
     if in_pipes is not None:
@@ -310,15 +314,15 @@ def _stops(facts: Facts, block: Block, inside: frozenset[Block]) -> bool:
     for query in sorted(holding, key=lambda query: query.first, reverse=True):
         if query.ordered:
             return False
-        if query.limit_at is not None and _is_few(facts, query.limit_at):
+        if query.limit_at is not None and _is_small_limit(facts, query.limit_at):
             return True
     if block.query.role is Role.STATEMENT:
         return facts.context.few_rows and gives_rows(facts.statement)
-    readers = _readers(facts, block)
-    return bool(readers) and all(_stops(facts, reader, inside | {block}) for reader in readers)
+    readers = _blocks_reading(facts, block)
+    return bool(readers) and all(_stops_early(facts, reader, inside | {block}) for reader in readers)
 
 
-def _readers(facts: Facts, block: Block) -> list[Block]:
+def _blocks_reading(facts: Facts, block: Block) -> list[Block]:
     """The blocks whose FROM reads the rows of ``block``; none where an expression does."""
     structure = facts.statement.structure
     if block.query.role is Role.RELATION:
@@ -331,7 +335,7 @@ def _readers(facts: Facts, block: Block) -> list[Block]:
     ]
 
 
-def _needs_all(facts: Facts, block: Block) -> bool:
+def _aggregates_all_rows(facts: Facts, block: Block) -> bool:
     """Whether an aggregate or a window is over all rows of the FROM."""
     structure, pieces = facts.statement.structure, facts.statement.pieces
     inner = [query for query in structure.queries if query.parent is block]
@@ -350,12 +354,12 @@ def _stops_in_pipes(facts: Facts, block: Block) -> bool | None:
     for pipe in block.pipes:
         if pipe.ordered or facts.statement.tokens.is_word(pipe.first + 1, "AGGREGATE", "DISTINCT"):
             return False
-        if facts.statement.tokens.is_word(pipe.first + 1, "LIMIT") and _is_few(facts, pipe.first + 1):
+        if facts.statement.tokens.is_word(pipe.first + 1, "LIMIT") and _is_small_limit(facts, pipe.first + 1):
             return True
     return None
 
 
-def _is_few(facts: Facts, limit_at: int) -> bool:
+def _is_small_limit(facts: Facts, limit_at: int) -> bool:
     """Whether the LIMIT is of few rows; one that is not a number is taken for such."""
     pieces = facts.statement.pieces
     if limit_at + 1 >= len(pieces) or pieces[limit_at + 1].kind is not Kind.NUMBER:

@@ -46,13 +46,13 @@ def with_order(statement: Statement, join: FoundJoin) -> FoundJoin:
     """
     versions, step = join.use.versions, join.use.step
     if versions is not None:
-        return join.with_(order=_of_versions(statement, join, versions))
+        return join.with_(order=_order_of_versions(statement, join, versions))
     if step is not None and step.takes_nearest:
-        return join.with_(order=_nearest(statement, join, step))
+        return join.with_(order=_order_of_match(statement, join, step))
     return join
 
 
-def _of_versions(statement: Statement, join: FoundJoin, versions: Versions) -> JoinOrder:
+def _order_of_versions(statement: Statement, join: FoundJoin, versions: Versions) -> JoinOrder:
     use = join.use
     assert use.time is not None, "there is a time"
     if use.step is not None and use.step.takes_nearest:
@@ -84,9 +84,9 @@ def _refuse_parts_of_key(statement: Statement, join: FoundJoin, versions: Versio
     )
 
 
-def _nearest(statement: Statement, join: FoundJoin, step: Step) -> JoinOrder:
+def _order_of_match(statement: Statement, join: FoundJoin, step: Step) -> JoinOrder:
     use, conditions = join.use, join.conditions
-    sides = None if step.match is None else _sides(statement, join, step.match)
+    sides = None if step.match is None else _comparison_sides(statement, join, step.match)
     if step.match is None or sides is None:
         reason = "its MATCH_CONDITION does not compare one of its columns with the left side"
         raise refused(statement, use, join.at, reason)
@@ -104,7 +104,7 @@ def _nearest(statement: Statement, join: FoundJoin, step: Step) -> JoinOrder:
     return JoinOrder(OrderCondition(field.name, operator), value.at, step.match, is_sparks=True)
 
 
-def _sides(statement: Statement, join: FoundJoin, at: Cut) -> tuple[str, str, Conjunct] | None:
+def _comparison_sides(statement: Statement, join: FoundJoin, at: Cut) -> tuple[str, str, Conjunct] | None:
     """How the value on the left is compared, the column that it is compared with, and the value."""
     for kind, operator in OPERATORS.items():
         sides = comparison_sides(statement, at, kind)
@@ -128,22 +128,24 @@ def ranges_in(
     statement: Statement, join: FoundJoin, conditions: Iterable[Conjunct]
 ) -> Iterator[tuple[JoinOrder, Conjunct]]:
     """What ``conditions`` say of ranges of the table that hold a value, and the value."""
-    found = [(each, *sides) for each in conditions for sides in _ends(statement, join, each)]
+    found = [(each, *sides) for each in conditions for sides in _range_ends(statement, join, each)]
     for first, operator, start, value in found:
         for last, other, end, same in found:
             if operator in (">=", ">") and other in ("<=", "<") and value.tree == same.tree:
-                order = _range(join, (start, operator), (end, other))
+                order = _range_condition(join, (start, operator), (end, other))
                 if order is None or value.tree.find(exp.Query):
                     continue
                 parts = (KeyEquality(start, value.at, first.at), KeyEquality(end, same.at, last.at))
                 yield JoinOrder(order, value.at, first.at, is_sparks=True, parts=parts), value
 
 
-def _ends(statement: Statement, join: FoundJoin, condition: Conjunct) -> list[tuple[str, str, Conjunct]]:
-    """The comparisons of ``condition`` with columns, as ``_sides`` gives them."""
+def _range_ends(
+    statement: Statement, join: FoundJoin, condition: Conjunct
+) -> list[tuple[str, str, Conjunct]]:
+    """The comparisons of ``condition`` with columns, as ``_comparison_sides`` gives them."""
     between = between_parts(statement, condition.at)
     if between is None:
-        sides = _sides(statement, join, condition.at)
+        sides = _comparison_sides(statement, join, condition.at)
         return [] if sides is None else [sides]
     value, *ends = between
     columns = [column for each in ends if (column := _own_column(join, each)) is not None]
@@ -152,7 +154,7 @@ def _ends(statement: Statement, join: FoundJoin, condition: Conjunct) -> list[tu
     return [(operator, column, value) for operator, column in zip((">=", "<="), columns, strict=True)]
 
 
-def _range(join: FoundJoin, start: tuple[str, str], end: tuple[str, str]) -> OrderCondition | None:
+def _range_condition(join: FoundJoin, start: tuple[str, str], end: tuple[str, str]) -> OrderCondition | None:
     """The range between two columns, each with its operator; None where they cannot be compared alike."""
     fields = [join.use.base.schema.field(join.use.base_column(column)) for column, _ in (start, end)]
     if fields[0].type != fields[1].type or not is_key_type(type_name(fields[0].type)):

@@ -47,12 +47,12 @@ def limits_of(connector: Connector, others: Iterable[Connector]) -> Mapping[str,
     Raises:
         OptionError: two tables of one budget give it different limits.
     """
-    own = _belongs_to(connector)
-    sharing = [other for other in others if own is not None and _belongs_to(other) == own]
+    own = _budget_key(connector)
+    sharing = [other for other in others if own is not None and _budget_key(other) == own]
     tables = {id(each.table): each.table for each in (connector, *sharing)}
-    given = {key: _given(key, tables.values()) for key in (CONCURRENCY, RATE)}
+    given = {key: _limits_given(key, tables.values()) for key in (CONCURRENCY, RATE)}
     problems = [
-        _contradiction(connector.table.options.get(_NAME), key, limits[0], limit)
+        _contradicting_limits(connector.table.options.get(_NAME), key, limits[0], limit)
         for key, limits in given.items()
         for limit in limits
         if limit.value != limits[0].value
@@ -70,26 +70,26 @@ def shown_owner(connector: Connector) -> str:
         return name
     secret = {option.key for option in connector.OPTIONS if option.secret} - {"url"}
     is_hidden = any(has_reference(text) for key, text in table.options.items() if key not in secret)
-    place = "" if is_hidden or not _origin(connector) else connector.place()
+    place = "" if is_hidden or not _origin_of(connector) else connector.place()
     return f"the origin {place}" if place else f"the origin of {table.name}"
 
 
-def _belongs_to(connector: Connector) -> tuple[str, str] | None:
+def _budget_key(connector: Connector) -> tuple[str, str] | None:
     """The name of its budget, or else its origin; None where neither is known here."""
     name = connector.table.options.get(_NAME)
     if name:
         return _NAME, name
-    origin = _origin(connector)
+    origin = _origin_of(connector)
     return ("origin", origin) if origin else None
 
 
-def _origin(connector: Connector) -> str:
+def _origin_of(connector: Connector) -> str:
     with suppress(Exception):  # somebody's own may fail where references cannot be resolved
         return connector.origin()
     return ""
 
 
-def _given(key: str, tables: Iterable[LookupTable]) -> list[BudgetLimit]:
+def _limits_given(key: str, tables: Iterable[LookupTable]) -> list[BudgetLimit]:
     option = TABLE_OPTIONS[key]
     return [
         BudgetLimit(parsed(option, key, table.options[key], owner=f"table {table.name}: "), table.name)
@@ -98,7 +98,7 @@ def _given(key: str, tables: Iterable[LookupTable]) -> list[BudgetLimit]:
     ]
 
 
-def _contradiction(name: str | None, key: str, one: BudgetLimit, other: BudgetLimit) -> Problem:
+def _contradicting_limits(name: str | None, key: str, one: BudgetLimit, other: BudgetLimit) -> Problem:
     what = f"have one budget, {name!r}" if name else "ask one origin, and so have one budget"
     places = " and ".join(f"{each.value:g} in WITH of {each.table}" for each in (one, other))
     tip = (
@@ -151,9 +151,9 @@ def budget_of(
     return Budget(
         name=name,
         concurrency=_slots_of(concurrency, executors),
-        rate=_part(rate, executors),
+        rate=_divide_rate(rate, executors),
         task_concurrency=_slots_of(concurrency, tasks),
-        task_rate=_part(rate, tasks),
+        task_rate=_divide_rate(rate, tasks),
         max_requests=None if requests is None else int(-(-requests // parts)),
         on_open=on_open,
         executors=executors,
@@ -165,7 +165,7 @@ def _slots_of(concurrency: float | None, parts: int | None) -> int | None:
     return None if concurrency is None or parts is None else max(1, int(concurrency // parts))
 
 
-def _part(rate: float | None, parts: int | None) -> float | None:
+def _divide_rate(rate: float | None, parts: int | None) -> float | None:
     return None if rate is None or parts is None else rate / parts
 
 
@@ -177,12 +177,12 @@ def notes_of(budget: Budget, cluster: Cluster, given: Mapping[str, BudgetLimit],
     }
     return [
         f"{key!r} = {limit.value:g}{'' if limit.table == table else f' of table {limit.table}'}"
-        f" is {_parts(*parts[key], cluster)}"
+        f" is {_shares_text(*parts[key], cluster)}"
         for key, limit in given.items()
     ]
 
 
-def _parts(of_executor: float | None, of_task: float | None, unit: str, cluster: Cluster) -> str:
+def _shares_text(of_executor: float | None, of_task: float | None, unit: str, cluster: Cluster) -> str:
     if of_executor is None:
         each = f"{of_task:g}{unit} for each of {cluster.tasks} tasks at once"
         return f"{each}, as nothing says how many executors there are"
@@ -223,10 +223,13 @@ def executors_of(conf: Conf) -> int | None:
     small_cluster = _SMALL_CLUSTER.fullmatch(master)
     if small_cluster:
         return int(small_cluster[1])
-    executors = _executors(conf)
+    executors = _executors_of(conf)
     if executors is not None:
         return executors
-    in_all, cores = _whole(conf("spark.cores.max")), _whole(conf("spark.executor.cores"))
+    in_all, cores = (
+        _positive_integer(conf("spark.cores.max")),
+        _positive_integer(conf("spark.executor.cores")),
+    )
     return None if in_all is None or cores is None else max(1, in_all // cores)
 
 
@@ -241,26 +244,26 @@ def tasks_at_once(conf: Conf) -> int | None:
         return int(local[1] or 1)
     small_cluster = _SMALL_CLUSTER.fullmatch(master)
     if small_cluster:
-        return int(small_cluster[1]) * _slots(conf, int(small_cluster[2]))
-    executors = _executors(conf)
+        return int(small_cluster[1]) * _task_slots(conf, int(small_cluster[2]))
+    executors = _executors_of(conf)
     # On YARN and Kubernetes an executor has one core by default; a standalone one has all of its machine.
     default = 1 if master.startswith(("yarn", "k8s")) else None
-    cores = _whole(conf("spark.executor.cores")) or default
+    cores = _positive_integer(conf("spark.executor.cores")) or default
     if executors is not None and cores is not None:
-        return executors * _slots(conf, cores)
-    in_all = _whole(conf("spark.cores.max"))
-    return None if in_all is None else _slots(conf, in_all)
+        return executors * _task_slots(conf, cores)
+    in_all = _positive_integer(conf("spark.cores.max"))
+    return None if in_all is None else _task_slots(conf, in_all)
 
 
-def _executors(conf: Conf) -> int | None:
+def _executors_of(conf: Conf) -> int | None:
     if (conf("spark.dynamicAllocation.enabled") or "").lower() == "true":
-        return _whole(conf("spark.dynamicAllocation.maxExecutors"))
-    return _whole(conf("spark.executor.instances"))
+        return _positive_integer(conf("spark.dynamicAllocation.maxExecutors"))
+    return _positive_integer(conf("spark.executor.instances"))
 
 
-def _slots(conf: Conf, cores: int) -> int:
-    return max(1, cores // (_whole(conf("spark.task.cpus")) or 1))
+def _task_slots(conf: Conf, cores: int) -> int:
+    return max(1, cores // (_positive_integer(conf("spark.task.cpus")) or 1))
 
 
-def _whole(text: str | None) -> int | None:
+def _positive_integer(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdigit() and int(text) else None

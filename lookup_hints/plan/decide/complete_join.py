@@ -46,17 +46,19 @@ def completed(
         CannotBeAsked: the keys of one cannot be computed, or do not say which rows are asked for.
         QueryError: options that make no sense together.
     """
-    stopped, others = stopped_early(facts, joins), _that_may_share_budgets(facts, joins)
-    choices = [_choice(facts, join, access[join.use], others, join.use.index in stopped) for join in joins]
+    stopped, others = stopped_early(facts, joins), _connectors_with_limits(facts, joins)
+    choices = [
+        _choose_settings(facts, join, access[join.use], others, join.use.index in stopped) for join in joins
+    ]
     types = _types_of_keys(facts, joins)
-    casts = [_casts(facts, join, kinds) for join, kinds in zip(joins, types, strict=True)]
+    casts = [_cast_keys(facts, join, kinds) for join, kinds in zip(joins, types, strict=True)]
     return tuple(
-        _completed(facts, join, access[join.use], choice, *cast)
+        _complete_join(facts, join, access[join.use], choice, *cast)
         for join, choice, cast in zip(joins, choices, casts, strict=True)
     )
 
 
-def _completed(
+def _complete_join(
     facts: Facts,
     join: FoundJoin,
     access: AccessDecision,
@@ -69,7 +71,7 @@ def _completed(
     if order_asked:
         # A table that is read while the statement runs is asked by key, not by moment.
         choice = replace(choice, settings=replace(choice.settings, switch=None))
-    columns = _columns(statement, join, casts)
+    columns = _used_columns(statement, join, casts)
     repeated = must_run_once(statement, join)
     notes = [*join.notes, *choice.notes]
     is_shuffled = choice.shuffle and join.left_table is not None and not join.is_in_range
@@ -81,7 +83,7 @@ def _completed(
         connector=join.connector,
         key_columns=tuple(join.use.base_column(key.column) for key in keys),
         columns=asked_columns(join.use, columns, join.answered),
-        settings=_without_invalidated(facts, join, choice.settings),
+        settings=_with_invalidations(facts, join, choice.settings),
         name=name,
         kind=join.kind,
         packed=_is_packed(statement, join),
@@ -107,7 +109,7 @@ def _completed(
 # --- settings ---------------------------------------------------------------------------------------
 
 
-def _choice(
+def _choose_settings(
     facts: Facts, join: FoundJoin, access: AccessDecision, others: Sequence[Connector], is_stopped: bool
 ) -> Choice:
     """The runner and the options of a join.
@@ -126,14 +128,14 @@ def _choice(
     )
     settings = replace(choice.settings, stops_early=is_stopped)
     if join.is_in_range:
-        return replace(choice, settings=_for_ranges(facts, join, settings))
+        return replace(choice, settings=_settings_for_ranges(facts, join, settings))
     wants_source = "cache" in choice.sources or settings.retry.on_miss or settings.retry.on_rows is not None
     if access.reads_after is not None and not wants_source:
         settings = replace(settings, switch=Switch(access.reads_after))
     return replace(choice, settings=settings)
 
 
-def _for_ranges(facts: Facts, join: FoundJoin, settings: LookupSettings) -> LookupSettings:
+def _settings_for_ranges(facts: Facts, join: FoundJoin, settings: LookupSettings) -> LookupSettings:
     """``settings``; the table is kept whole, for this statement where it is not kept for others.
 
     Raises:
@@ -149,7 +151,7 @@ def _for_ranges(facts: Facts, join: FoundJoin, settings: LookupSettings) -> Look
     return replace(settings, cache=None, whole=whole)
 
 
-def _that_may_share_budgets(facts: Facts, joins: Sequence[FoundJoin]) -> list[Connector]:
+def _connectors_with_limits(facts: Facts, joins: Sequence[FoundJoin]) -> list[Connector]:
     """The connectors of the statement's lookups and of the session's tables, as far as they give limits."""
     found = [join.connector for join in joins]
     known = {id(connector.table) for connector in found}
@@ -160,7 +162,7 @@ def _that_may_share_budgets(facts: Facts, joins: Sequence[FoundJoin]) -> list[Co
     return found
 
 
-def _without_invalidated(facts: Facts, join: FoundJoin, settings: LookupSettings) -> LookupSettings:
+def _with_invalidations(facts: Facts, join: FoundJoin, settings: LookupSettings) -> LookupSettings:
     """What was invalidated of the table longer ago than a row may be old is gone anyway."""
     if settings.cache is None and settings.whole is None:
         return settings
@@ -189,10 +191,10 @@ def _types_of_keys(facts: Facts, joins: Sequence[FoundJoin]) -> Sequence[Sequenc
         return facts.analysis.key_types([join.question(facts.statement) for join in joins])
     except KeyTypeError as error:
         join = next(join for join in joins if join.use is error.question.use)
-        raise _not_alone(facts.statement, join, error) from error
+        raise _key_not_computable(facts.statement, join, error) from error
 
 
-def _not_alone(statement: Statement, join: FoundJoin, error: KeyTypeError) -> UnsupportedLookup:
+def _key_not_computable(statement: Statement, join: FoundJoin, error: KeyTypeError) -> UnsupportedLookup:
     """The whole statement was analysed before: what fails now does so for standing alone."""
     at = error.part if isinstance(error.part, Cut) else join.at
     written = error.part if isinstance(error.part, str) else " ".join(at.of(statement.text).split())
@@ -207,16 +209,18 @@ def _not_alone(statement: Statement, join: FoundJoin, error: KeyTypeError) -> Un
     return NotReadEither(problem) if what == "time" else CannotBeAsked(problem, join.use, reason)
 
 
-def _casts(facts: Facts, join: FoundJoin, types: Sequence[str] | None) -> tuple[tuple[KeyCast, ...], KeyCast]:
+def _cast_keys(
+    facts: Facts, join: FoundJoin, types: Sequence[str] | None
+) -> tuple[tuple[KeyCast, ...], KeyCast]:
     """How each key becomes a value of its column's type, and what is compared by order."""
     keys = join.conditions.keys
     if types is None:
         return tuple(KeyCast() for _ in keys), KeyCast()
-    casts = tuple(_cast(facts, join, key, kind) for key, kind in zip(keys, types, strict=False))
+    casts = tuple(_cast_key(facts, join, key, kind) for key, kind in zip(keys, types, strict=False))
     return casts, order_cast_of(facts, join, types[-1])
 
 
-def _cast(facts: Facts, join: FoundJoin, key: KeyEquality, left: str) -> KeyCast:
+def _cast_key(facts: Facts, join: FoundJoin, key: KeyEquality, left: str) -> KeyCast:
     """How a key of the type ``left`` becomes a value of its column's type, if one value can be it."""
     kind = join.use.table.schema.field(key.column).type
     column = type_name(kind)
@@ -245,7 +249,7 @@ def _has_query(statement: Statement, key: KeyEquality) -> bool:
     return tree is not None and tree.find(exp.Query) is not None
 
 
-def _columns(statement: Statement, join: FoundJoin, casts: Sequence[KeyCast]) -> tuple[str, ...]:
+def _used_columns(statement: Statement, join: FoundJoin, casts: Sequence[KeyCast]) -> tuple[str, ...]:
     """The columns that the query block names, in the table's order: only those are asked for."""
     keys = join.conditions.keys
     if join.is_semi:

@@ -64,11 +64,11 @@ def scan_of(facts: Facts, use: LookupUse, decision: AccessDecision) -> TableScan
         connector=connector,
         columns=columns,
         relation=facts.context.name_scan(use.table, columns, filters),
-        readers=_readers_of(connector, facts.context.conf),
+        readers=_count_readers(connector, facts.context.conf),
         decision=decision,
         size=size,
         filters=filters,
-        warning=_warning(facts, use, size),
+        warning=_warning_of_scan(facts, use, size),
     )
 
 
@@ -81,46 +81,46 @@ def refuse_forbidden(facts: Facts, scan: TableScan) -> None:
     guard, most = facts.value_of("on-scan", scan.use), facts.value_of("scan.max-rows", scan.use)
     rows = scan.size.rows
     if not facts.value_of("scan", scan.use).value:
-        raise _forbidden(facts, scan, "'scan' = 'false' in its WITH", "take that out of its WITH")
+        raise _forbidden_scan(facts, scan, "'scan' = 'false' in its WITH", "take that out of its WITH")
     if guard.value == "error":
         tip = "allow it with 'lookup.on-scan' = 'allow'"
-        raise _forbidden(facts, scan, f"'lookup.on-scan' = 'error'{_place(guard)}", tip)
+        raise _forbidden_scan(facts, scan, f"'lookup.on-scan' = 'error'{_source_text(guard)}", tip)
     if most.value is not None and rows is not None and rows > most.value:
-        rule = f"'lookup.scan.max-rows' = '{most.value}'{_place(most)}"
-        raise _forbidden(facts, scan, rule, "raise that number")
+        rule = f"'lookup.scan.max-rows' = '{most.value}'{_source_text(most)}"
+        raise _forbidden_scan(facts, scan, rule, "raise that number")
 
 
-def _forbidden(facts: Facts, scan: TableScan, rule: str, tip: str) -> UnsupportedLookup:
+def _forbidden_scan(facts: Facts, scan: TableScan, rule: str, tip: str) -> UnsupportedLookup:
     statement, use = facts.statement, scan.use
     message = (
         f"The lookup table {use.table.name} would be read whole, because {scan.decision.reason}: {rule}"
-        f" forbids it. It has {_rows(scan.size)}."
+        f" forbids it. It has {_rows_text(scan.size)}."
     )
     at = statement.span(statement.tokens.cut(use.index, use.index))
     return UnsupportedLookup(Problem(message, at, f"Join it by an equality with its key, or {tip}."))
 
 
-def _warning(facts: Facts, use: LookupUse, size: TableSize) -> str:
+def _warning_of_scan(facts: Facts, use: LookupUse, size: TableSize) -> str:
     """What to say of a read that nobody may have meant; empty for others."""
     guard = facts.value_of("on-scan", use)
     is_large = guard.value is None and size.rows is not None and size.rows > MOST_ROWS
     if guard.value != "warn" and not is_large:
         return ""
     return (
-        f"the table has {_rows(size)}, and all of them are read; 'lookup.on-scan' = 'allow' says that"
+        f"the table has {_rows_text(size)}, and all of them are read; 'lookup.on-scan' = 'allow' says that"
         " this is meant"
     )
 
 
-def _rows(size: TableSize) -> str:
+def _rows_text(size: TableSize) -> str:
     return f"an unknown number of rows ({size.source})" if size.rows is None else size_text(size)
 
 
-def _place(given: InForce) -> str:
+def _source_text(given: InForce) -> str:
     return f" ({given.source.value})" if given.source is not None else ""
 
 
-def _readers_of(connector: Connector, conf: Conf) -> int:
+def _count_readers(connector: Connector, conf: Conf) -> int:
     """In how many parts the table is read, at most: what the user says, else as many as tasks run at once.
 
     No more than the source may be asked for at once.
@@ -148,12 +148,14 @@ def filters_of(statement: Statement, use: LookupUse, names: ColumnNames) -> tupl
     if "${" in statement.text:
         return ()  # what Spark puts there may be an OR
     conditions = statement.once(where_of, use.block) if use.relation in use.block.shown else []
-    of_where = (each for condition in conditions for each in _filters(statement, condition, use, names))
+    of_where = (
+        each for condition in conditions for each in _filters_of_conjunct(statement, condition, use, names)
+    )
     kept = (each for each in of_where if use.keeps_rows or each.op != "IS NULL")
-    return tuple(dict.fromkeys([*kept, *_of_on(statement, use, names)]))
+    return tuple(dict.fromkeys([*kept, *_filters_of_on(statement, use, names)]))
 
 
-def _of_on(statement: Statement, use: LookupUse, names: ColumnNames) -> Iterator[Filter]:
+def _filters_of_on(statement: Statement, use: LookupUse, names: ColumnNames) -> Iterator[Filter]:
     step, keeping = use.step, {"RIGHT", "FULL"}
     if step is None and use.chain is not None and use.chain.steps:
         # A LEFT SEMI JOIN keeps no row by itself.
@@ -163,10 +165,10 @@ def _of_on(statement: Statement, use: LookupUse, names: ColumnNames) -> Iterator
         return
     # It need not be understood: what it says stays where it is.
     for conjunct in known_conjuncts(statement, step.on) or ():
-        yield from _filters(statement, conjunct, use, names)
+        yield from _filters_of_conjunct(statement, conjunct, use, names)
 
 
-def _filters(
+def _filters_of_conjunct(
     statement: Statement, conjunct: Conjunct, use: LookupUse, names: ColumnNames
 ) -> Iterator[Filter]:
     if any(sign in conjunct.at.of(statement.text) for sign in ("\\", '"')):
@@ -188,63 +190,65 @@ def filters_in(tree: exp.Expr, names: ColumnNames) -> tuple[Filter, ...]:
     """The filters that ``tree`` is, all of them together; none where it is anything else."""
     tree = tree.unnest()
     if isinstance(tree, exp.Between):
-        return _between(tree, names)
+        return _between_filters(tree, names)
     if isinstance(tree, exp.In):
-        return _one_of(tree, names)
+        return _in_filter(tree, names)
     if isinstance(tree, exp.Is) and isinstance(tree.expression, exp.Null):
-        return _null(tree.this, "IS NULL", names)
+        return _null_filter(tree.this, "IS NULL", names)
     if isinstance(tree, exp.Not):
-        return _negated(tree.this.unnest(), names)
+        return _negated_filter(tree.this.unnest(), names)
     if isinstance(tree, exp.Column):
-        return _boolean(tree, True, names)
-    return _comparison(tree, names)
+        return _boolean_filter(tree, True, names)
+    return _comparison_filter(tree, names)
 
 
-def _between(tree: exp.Between, names: ColumnNames) -> tuple[Filter, ...]:
-    low = _filter(tree.this, ">=", [tree.args["low"]], names)
-    high = _filter(tree.this, "<=", [tree.args["high"]], names)
+def _between_filters(tree: exp.Between, names: ColumnNames) -> tuple[Filter, ...]:
+    low = _column_filter(tree.this, ">=", [tree.args["low"]], names)
+    high = _column_filter(tree.this, "<=", [tree.args["high"]], names)
     return (*low, *high) if low and high and not tree.args.get("symmetric") else ()
 
 
-def _one_of(tree: exp.In, names: ColumnNames) -> tuple[Filter, ...]:
+def _in_filter(tree: exp.In, names: ColumnNames) -> tuple[Filter, ...]:
     is_list = tree.expressions and not (tree.args.get("query") or tree.args.get("unnest"))
     if not is_list or len(tree.expressions) > _MOST_VALUES:
         return ()
-    return _filter(tree.this, "IN", tree.expressions, names)
+    return _column_filter(tree.this, "IN", tree.expressions, names)
 
 
-def _negated(tree: exp.Expr, names: ColumnNames) -> tuple[Filter, ...]:
+def _negated_filter(tree: exp.Expr, names: ColumnNames) -> tuple[Filter, ...]:
     if isinstance(tree, exp.Is) and isinstance(tree.expression, exp.Null):
-        return _null(tree.this, "IS NOT NULL", names)
-    return _boolean(tree, False, names)
+        return _null_filter(tree.this, "IS NOT NULL", names)
+    return _boolean_filter(tree, False, names)
 
 
-def _null(tree: exp.Expr, op: str, names: ColumnNames) -> tuple[Filter, ...]:
+def _null_filter(tree: exp.Expr, op: str, names: ColumnNames) -> tuple[Filter, ...]:
     column = bare_column(tree, names)
     kind = None if column is None else names.table.schema.field(column).type
     return (Filter(str(column), op),) if kind is not None and _is_exact(kind) else ()
 
 
-def _boolean(tree: exp.Expr, value: bool, names: ColumnNames) -> tuple[Filter, ...]:
+def _boolean_filter(tree: exp.Expr, value: bool, names: ColumnNames) -> tuple[Filter, ...]:
     column = bare_column(tree, names)
     is_boolean = column is not None and types.is_boolean(names.table.schema.field(column).type)
     return (Filter(str(column), "=", (value,)),) if is_boolean else ()
 
 
-def _comparison(tree: exp.Expr, names: ColumnNames) -> tuple[Filter, ...]:
+def _comparison_filter(tree: exp.Expr, names: ColumnNames) -> tuple[Filter, ...]:
     op = OPERATORS.get(type(tree))
     if op is None:
         return ()
-    found = _filter(tree.this, op, [tree.expression], names)
-    return found or _filter(tree.expression, TURNED[op], [tree.this], names)
+    found = _column_filter(tree.this, op, [tree.expression], names)
+    return found or _column_filter(tree.expression, TURNED[op], [tree.this], names)
 
 
-def _filter(tree: exp.Expr, op: str, written: Sequence[exp.Expr], names: ColumnNames) -> tuple[Filter, ...]:
+def _column_filter(
+    tree: exp.Expr, op: str, written: Sequence[exp.Expr], names: ColumnNames
+) -> tuple[Filter, ...]:
     column = bare_column(tree, names)
     if column is None:
         return ()
     kind = names.table.schema.field(column).type
-    values = [_value(each.unnest(), kind) for each in written]
+    values = [_literal_value(each.unnest(), kind) for each in written]
     known = tuple(value for value in values if value is not None)
     if len(known) < len(values) or (types.is_decimal(kind) and not _is_compared_exactly(kind, known)):
         return ()
@@ -265,47 +269,47 @@ def _is_exact(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _value(tree: exp.Expr, kind: pa.DataType) -> FilterValue | None:
+def _literal_value(tree: exp.Expr, kind: pa.DataType) -> FilterValue | None:
     """The value that a literal has for Spark where it meets a column of the type; None for anything else."""
     if types.is_boolean(kind):
         return bool(tree.this) if isinstance(tree, exp.Boolean) else None
     if types.is_integer(kind):
-        return _whole(tree)
+        return _integer_value(tree)
     if types.is_decimal(kind):
-        return _whole(tree) if _fraction(tree) is None else _fraction(tree)
+        return _integer_value(tree) if _decimal_value(tree) is None else _decimal_value(tree)
     if types.is_date(kind):
         is_typed = isinstance(tree, exp.Cast) and tree.to.is_type(exp.DataType.Type.DATE)
-        return _date(tree.this if is_typed else tree)
-    return _text(tree) if types.is_string(kind) else None
+        return _date_value(tree.this if is_typed else tree)
+    return _string_value(tree) if types.is_string(kind) else None
 
 
-def _number(tree: exp.Expr, form: re.Pattern[str]) -> str | None:
+def _number_text(tree: exp.Expr, form: re.Pattern[str]) -> str | None:
     is_negative = isinstance(tree, exp.Neg)
     literal = tree.this if is_negative else tree
     is_number = isinstance(literal, exp.Literal) and not literal.is_string and form.fullmatch(literal.this)
     return ("-" if is_negative else "") + literal.this if is_number else None
 
 
-def _whole(tree: exp.Expr) -> int | None:
-    digits = _number(tree, _WHOLE)
+def _integer_value(tree: exp.Expr) -> int | None:
+    digits = _number_text(tree, _WHOLE)
     value = None if digits is None else int(digits)
     return value if value is not None and -(2**63) <= value < 2**63 else None
 
 
-def _fraction(tree: exp.Expr) -> Decimal | None:
-    digits = _number(tree, _FRACTION)
+def _decimal_value(tree: exp.Expr) -> Decimal | None:
+    digits = _number_text(tree, _FRACTION)
     return None if digits is None else Decimal(digits)
 
 
-def _text(tree: exp.Expr) -> str | None:
+def _string_value(tree: exp.Expr) -> str | None:
     if not (isinstance(tree, exp.Literal) and tree.is_string):
         return None
     # A quote inside is two quotes for one version of Spark, and two texts side by side for another.
     return None if "'" in tree.this else str(tree.this)
 
 
-def _date(tree: exp.Expr) -> date | None:
-    text = _text(tree)
+def _date_value(tree: exp.Expr) -> date | None:
+    text = _string_value(tree)
     try:
         return date.fromisoformat(text) if text is not None and _DATE.fullmatch(text) else None
     except ValueError:
@@ -314,11 +318,11 @@ def _date(tree: exp.Expr) -> date | None:
 
 def _is_compared_exactly(kind: pa.DataType, values: Sequence[FilterValue]) -> bool:
     """Whether Spark's common type of column and values has all their digits: it has 38 at most."""
-    sizes = [(kind.precision - kind.scale, kind.scale), *map(_digits, values)]
+    sizes = [(kind.precision - kind.scale, kind.scale), *map(_digits_of, values)]
     return bool(max(whole for whole, _ in sizes) + max(scale for _, scale in sizes) <= 38)
 
 
-def _digits(value: FilterValue) -> tuple[int, int]:
+def _digits_of(value: FilterValue) -> tuple[int, int]:
     if not isinstance(value, Decimal):
         return _DIGITS_OF_WHOLE, 0
     scale = max(0, -int(value.as_tuple().exponent))

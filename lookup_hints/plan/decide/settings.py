@@ -76,7 +76,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class _Given:
+class _OptionsOfJoin:
     """The options in force for one join: value, and place in the text where the hint gives it."""
 
     values: Mapping[str, InForce]
@@ -120,9 +120,9 @@ def choose(
         QueryError: options of a retry or of dead letters that do not make a whole, a folder that cannot be
             written, a bad value in the table or session, or budgets that contradict each other.
     """
-    given = _given(hint, connector.table, conf)
-    asynchronous, reason = _runner(given, connector)
-    retry = _retry(given, predicates)
+    given = _gather_options(hint, connector.table, conf)
+    asynchronous, reason = _choose_runner(given, connector)
+    retry = _retry_policy(given, predicates)
     limit = connector.keys_per_request()
     name, cluster = connector.table.name, cluster_of(conf, session_option("cluster-tasks", conf))
     shared = limits_of(connector, others)
@@ -133,7 +133,7 @@ def choose(
     letters = _dead_letters(given, conf, unwritable)
     cache = None
     if given["cache"] == "partial":
-        cache = replace(_partial_cache(given), changed=_changed(given))
+        cache = replace(_partial_cache(given), changed=_changed_column(given))
     settings = LookupSettings(
         asynchronous=asynchronous,
         capacity=min(given["capacity"], budget.concurrency or budget.task_concurrency or given["capacity"]),
@@ -147,12 +147,12 @@ def choose(
         whole=_full_cache(given, connector) if given["cache"] == "full" else None,
         log_keys=session_option("log-keys", conf),
         dead_letters=letters,
-        max_errors=_limit(given, "max-errors"),
-        max_error_ratio=_limit(given, "max-error-ratio"),
+        max_errors=_error_limit(given, "max-errors"),
+        max_error_ratio=_error_limit(given, "max-error-ratio"),
     )
     parts = notes_of(budget, cluster, shared, table=name)
-    notes = (*_notes(settings), *_limit_notes(given, limit), *_effect_notes(given), *parts)
-    return Choice(settings, given["shuffle"], reason, _sources(given, settings), notes)
+    notes = (*_notes_on_retry(settings), *_limit_notes(given, limit), *_effect_notes(given), *parts)
+    return Choice(settings, given["shuffle"], reason, _sources_of_values(given, settings), notes)
 
 
 def session_option(key: str, conf: Conf) -> Any:
@@ -160,12 +160,14 @@ def session_option(key: str, conf: Conf) -> Any:
     return in_force(next(option for option in SESSION_OPTIONS if option.key == key), conf).value
 
 
-def _given(hint: LookupHint | None, table: LookupTable, conf: Conf) -> _Given:
+def _gather_options(hint: LookupHint | None, table: LookupTable, conf: Conf) -> _OptionsOfJoin:
     given = {Place.HINT: {} if hint is None else hint.options, Place.TABLE: options_of_table(table)}
-    return _Given({option.key: in_force(option, conf, given) for option in LOOKUP_OPTIONS}, hint, table)
+    return _OptionsOfJoin(
+        {option.key: in_force(option, conf, given) for option in LOOKUP_OPTIONS}, hint, table
+    )
 
 
-def _sources(given: _Given, settings: LookupSettings) -> dict[str, Place]:
+def _sources_of_values(given: _OptionsOfJoin, settings: LookupSettings) -> dict[str, Place]:
     """Where values come from; not of those that the connector or a budget has lowered."""
     lowered = {"capacity": settings.capacity, "batch-size": settings.batch_size}
     sources = {
@@ -177,7 +179,7 @@ def _sources(given: _Given, settings: LookupSettings) -> dict[str, Place]:
     return {**sources, "retry-strategy": Place.HINT} if has_policy else sources
 
 
-def _runner(given: _Given, connector: Connector) -> tuple[bool, str]:
+def _choose_runner(given: _OptionsOfJoin, connector: Connector) -> tuple[bool, str]:
     """Async or sync, and why: the request is followed where the connector can (Flink's rule)."""
     requested = given["async"]
     can_sync, can_async = isinstance(connector, SyncLookup), isinstance(connector, AsyncLookup)
@@ -197,18 +199,22 @@ def _runner(given: _Given, connector: Connector) -> tuple[bool, str]:
     return can_async, f"connector {name!r} can do {only} only"
 
 
-def _retry(given: _Given, predicates: Mapping[str, RowPredicate]) -> RetryPolicy:
+def _retry_policy(given: _OptionsOfJoin, predicates: Mapping[str, RowPredicate]) -> RetryPolicy:
     if given.hint is not None and given.hint.retry is not None:
         return given.hint.retry
     explicit = given.own(RETRY_KEYS)
     if not explicit:
         return RetryPolicy()
-    problems = [*_missing(given), *_misfits(given), *_unknown_predicates(given, predicates)]
+    problems = [
+        *_missing_retry_options(given),
+        *_misfitting_options(given),
+        *_unknown_predicates(given, predicates),
+    ]
     if problems:
         raise given.error(*sorted(problems, key=lambda problem: problem.at.start if problem.at else 0))
     names: tuple[str, ...] = given["retry-predicate"]
     try:
-        policy = RetryPolicy(_strategy(given))
+        policy = RetryPolicy(_retry_strategy(given))
     except ValueError as error:
         raise given.error(given.problem(f"{error}.", *explicit)) from None
     for name in names:
@@ -221,7 +227,7 @@ def _retry(given: _Given, predicates: Mapping[str, RowPredicate]) -> RetryPolicy
     return policy
 
 
-def _missing(given: _Given) -> list[Problem]:
+def _missing_retry_options(given: _OptionsOfJoin) -> list[Problem]:
     """Retry is all or nothing, as in FLIP-234: a predicate, a strategy, its wait, and the attempts."""
     wait = {None: (), "fixed_delay": ("fixed-delay",), "exponential_delay": ("initial-backoff",)}
     required = (
@@ -244,7 +250,7 @@ def _missing(given: _Given) -> list[Problem]:
     ]
 
 
-def _misfits(given: _Given) -> list[Problem]:
+def _misfitting_options(given: _OptionsOfJoin) -> list[Problem]:
     strategy = given["retry-strategy"]
     return [
         given.problem(f"{key!r} belongs to the strategy {other!r}, not to {strategy!r}.", key)
@@ -254,7 +260,7 @@ def _misfits(given: _Given) -> list[Problem]:
     ]
 
 
-def _unknown_predicates(given: _Given, predicates: Mapping[str, RowPredicate]) -> list[Problem]:
+def _unknown_predicates(given: _OptionsOfJoin, predicates: Mapping[str, RowPredicate]) -> list[Problem]:
     known = [_MISS, _EXCEPTION, *predicates]
     return [
         Problem(
@@ -267,7 +273,7 @@ def _unknown_predicates(given: _Given, predicates: Mapping[str, RowPredicate]) -
     ]
 
 
-def _strategy(given: _Given) -> RetryStrategy:
+def _retry_strategy(given: _OptionsOfJoin) -> RetryStrategy:
     if given["retry-strategy"] == "fixed_delay":
         return FixedDelay(given["max-attempts"], given["fixed-delay"])
     return ExponentialDelay(
@@ -279,7 +285,7 @@ def _strategy(given: _Given) -> RetryStrategy:
     )
 
 
-def _dead_letters(given: _Given, conf: Conf, unwritable: Unwritable) -> DeadLetters | None:
+def _dead_letters(given: _OptionsOfJoin, conf: Conf, unwritable: Unwritable) -> DeadLetters | None:
     if given["on-error"] != _DEAD_LETTER:
         return None
     folder, key = given["dead-letter.path"], "dead-letter.path"
@@ -300,14 +306,14 @@ def _dead_letters(given: _Given, conf: Conf, unwritable: Unwritable) -> DeadLett
     return DeadLetters(folder, given["dead-letter.format"], conf("spark.app.id") or "")
 
 
-def _limit(given: _Given, key: str) -> Any:
+def _error_limit(given: _OptionsOfJoin, key: str) -> Any:
     """How much may fail; None where nothing may anyway."""
     return None if given["on-error"] == "fail" else given[key]
 
 
-def _check_effect(given: _Given) -> None:
+def _check_effect(given: _OptionsOfJoin) -> None:
     """Refuse options about failures that the hint gives in vain."""
-    vain = [key for key in _vain(given) if given.values[key].source is Place.HINT]
+    vain = [key for key in _options_without_effect(given) if given.values[key].source is Place.HINT]
     if vain:
         wanted = _DEAD_LETTER if vain[0] in DEAD_LETTER_KEYS else "null', 'skip' or 'dead-letter"
         source = given.values["on-error"].source
@@ -316,29 +322,29 @@ def _check_effect(given: _Given) -> None:
         raise HintError(Problem(message, given.at(vain[0]), f"Give 'on-error' = '{wanted}'."))
 
 
-def _effect_notes(given: _Given) -> list[str]:
+def _effect_notes(given: _OptionsOfJoin) -> list[str]:
     """What a table says of failures in vain: it may be meant for the hints of other statements."""
-    vain = [key for key in _vain(given) if given.values[key].source is Place.TABLE]
+    vain = [key for key in _options_without_effect(given) if given.values[key].source is Place.TABLE]
     return [f"'lookup.{key}' has no effect: 'on-error' is '{given['on-error']}'" for key in vain]
 
 
 def cache_of(table: LookupTable, conf: Conf) -> PartialCache:
     """How answers of ``table`` are remembered where that is wanted."""
-    return _partial_cache(_given(None, table, conf))
+    return _partial_cache(_gather_options(None, table, conf))
 
 
 def whole_of(connector: Connector, conf: Conf) -> FullCache | None:
     """How the table of ``connector`` is kept whole where no hint says otherwise; None where it is not."""
-    given = _given(None, connector.table, conf)
+    given = _gather_options(None, connector.table, conf)
     return _full_cache(given, connector) if given["cache"] == "full" else None
 
 
-def _changed(given: _Given) -> ChangedColumn | None:
+def _changed_column(given: _OptionsOfJoin) -> ChangedColumn | None:
     column = changed_column_of(given.table)
     return None if column is None else ChangedColumn(column, given["cache.check-interval"])
 
 
-def _partial_cache(given: _Given) -> PartialCache:
+def _partial_cache(given: _OptionsOfJoin) -> PartialCache:
     ttl, missing_ttl = given["partial-cache.expire-after-write"], given["partial-cache.missing-ttl"]
     if missing_ttl is None:
         missing_ttl = min(ttl / 10, _LONGEST_MISSING)
@@ -355,13 +361,13 @@ def _partial_cache(given: _Given) -> PartialCache:
     )
 
 
-def _full_cache(given: _Given, connector: Connector) -> FullCache:
+def _full_cache(given: _OptionsOfJoin, connector: Connector) -> FullCache:
     """How the table is kept whole.
 
     Raises:
         QueryError: it cannot be read, or the options say not when to read it again.
     """
-    why = _why_not_whole(given, connector)
+    why = _reason_not_whole(given, connector)
     if why:
         message = f"'cache' = 'full' is not possible here: {why}."
         tip = "Write 'partial': it keeps the answers to keys that were asked."
@@ -371,14 +377,14 @@ def _full_cache(given: _Given, connector: Connector) -> FullCache:
         message = f"'lookup.{key}' has no effect where 'lookup.full-cache.reload-strategy' is '{strategy}'."
         raise given.error(given.problem(message, "cache", tip="Leave it out, or write the other strategy."))
     return FullCache(
-        reload=_reload(given),
+        reload=_reload_schedule(given),
         keeps_old=given["full-cache.on-reload-failure"] == "keep",
         max_bytes=given["full-cache.max-bytes"],
-        changed=_changed(given),
+        changed=_changed_column(given),
     )
 
 
-def _why_not_whole(given: _Given, connector: Connector) -> str:
+def _reason_not_whole(given: _OptionsOfJoin, connector: Connector) -> str:
     if why := why_not_read(connector):
         return f"{why}, so the table cannot be read"
     if not given["scan"]:
@@ -387,7 +393,7 @@ def _why_not_whole(given: _Given, connector: Connector) -> str:
     return "'lookup.on-scan' = 'error' forbids to read the table" if is_guarded else ""
 
 
-def _reload(given: _Given) -> PeriodicReload | DailyReload:
+def _reload_schedule(given: _OptionsOfJoin) -> PeriodicReload | DailyReload:
     strategy = given["full-cache.reload-strategy"]
     needed, example = {
         "periodic": ("full-cache.periodic-reload.interval", "10 min"),
@@ -403,20 +409,20 @@ def _reload(given: _Given) -> PeriodicReload | DailyReload:
     return PeriodicReload(given[needed], fixed_rate=is_rate)
 
 
-def _vain(given: _Given) -> Iterator[str]:
+def _options_without_effect(given: _OptionsOfJoin) -> Iterator[str]:
     requested = given["on-error"]
     yield from () if requested == _DEAD_LETTER else DEAD_LETTER_KEYS
     yield from ERROR_LIMIT_KEYS if requested == "fail" else ()
 
 
-def _limit_notes(given: _Given, limit: int | None) -> list[str]:
+def _limit_notes(given: _OptionsOfJoin, limit: int | None) -> list[str]:
     requested = given["batch-size"]
     if limit is None or requested <= limit or not given.own(["batch-size"]):
         return []
     return [f"'batch-size'='{requested}' has no effect: a request of this table holds {limit} at most"]
 
 
-def _notes(settings: LookupSettings) -> list[str]:
+def _notes_on_retry(settings: LookupSettings) -> list[str]:
     waits = settings.retry.longest_wait()
     if waits < settings.timeout:
         return []

@@ -88,7 +88,7 @@ class _Finder:
         """Say what the uses of one block are; those of them that ask."""
         known, heads = len(self.joins), list[LookupUse]()
         for use in uses:
-            join = None if use in self.settled.read else self._by_itself(use)
+            join = None if use in self.settled.read else self._join_by_itself(use)
             if use in self.settled.read:
                 listed = None if use in self.settled.unlisted else constant_list(self._facts, use)
                 if listed is None:
@@ -103,7 +103,7 @@ class _Finder:
         self._find_heads(heads)
         return [join.use for join in self.joins[known:]]
 
-    def _by_itself(self, use: LookupUse) -> FoundJoin | None:
+    def _join_by_itself(self, use: LookupUse) -> FoundJoin | None:
         """The join that the use is whatever the others are; one that cannot be is settled to be read.
 
         What is seen through a query is not refused, but where a hint names it: it is an ordinary relation.
@@ -201,7 +201,7 @@ class _Uses:
         blocks = deque(self._by_block)
         while blocks:
             block = blocks.popleft()
-            if any(each in self._waiting for each in self._readers(block)):
+            if any(each in self._waiting for each in self._relations_reading(block)):
                 blocks.append(block)
                 continue
             here = self._by_block[block]
@@ -217,10 +217,10 @@ class _Uses:
 
     def is_bypassed(self, block: Block) -> bool:
         """Whether all that read the block ask by key what they see through it."""
-        readers = self._readers(block)
+        readers = self._relations_reading(block)
         return bool(readers) and all(each in self._bypassed for each in readers)
 
-    def _readers(self, block: Block) -> list[Relation]:
+    def _relations_reading(self, block: Block) -> list[Relation]:
         found = self._structure.readers_of(block.query) if self._sees_through else ()
         return [relation for _, relation in found]
 

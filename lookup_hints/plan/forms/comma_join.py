@@ -8,8 +8,8 @@ from dataclasses import replace
 from lookup_hints.plan.facts_of_lookup_tables import Facts, OtherUses
 from lookup_hints.plan.forms.join_graph import (
     MULTIPLIED,
+    JoinedRelations,
     Link,
-    Together,
     is_multiplied_by,
     joined_by,
     links_of,
@@ -46,26 +46,28 @@ def comma_join(facts: Facts, use: LookupUse, others: OtherUses) -> FoundJoin | N
 
     What may be computed from the table waits with it.
     """
-    if not (use.relation.plain and _stands_alone(use) and len(use.block.chains) > 1):
+    if not (use.relation.plain and _is_alone_in_chain(use) and len(use.block.chains) > 1):
         return None
     others.waiting |= _computed_from(facts, use)
     if is_by_primary_key(use, [each for each, _ in facts.where_equalities(use) if each.constant]):
         return None  # constants give one row, whatever stands beside it
-    given = list(_given(facts, use, others, others.waiting))
-    joined = _joined_ones(facts, use, given, others.waiting)
+    given = list(_given_equalities(facts, use, others, others.waiting))
+    joined = _joins_by_groups(facts, use, given, others.waiting)
     if joined:
         return joined[0]
     beside = [chain for chain in use.block.chains if chain is not use.chain]
     if len(beside) == 1 and not others.waiting & set(beside[0].relations):
         shown = frozenset(beside[0].shown)
-        ranged = range_join(facts, _join(facts, use, (), shown), shown)
+        ranged = range_join(facts, _make_join(facts, use, (), shown), shown)
         if ranged is not None:
             return ranged
-    product = None if facts.may_be_read(use) else _product(facts, use, given)
+    product = None if facts.may_be_read(use) else _join_by_equalities(facts, use, given)
     return None if product is None else product.with_(notes=(MULTIPLIED,))
 
 
-def _join(facts: Facts, use: LookupUse, keys: tuple[KeyEquality, ...], needs: Together) -> FoundJoin:
+def _make_join(
+    facts: Facts, use: LookupUse, keys: tuple[KeyEquality, ...], needs: JoinedRelations
+) -> FoundJoin:
     at = facts.statement.tokens.place(use.relation)
     return facts.join(CommaJoin(), use, "INNER", at, Conditions(keys), needs=needs)
 
@@ -74,12 +76,14 @@ Given = tuple[KeyEquality, Referred]
 """An equality of WHERE, and what its left side names."""
 
 
-def _joined_ones(facts: Facts, use: LookupUse, given: list[Given], waiting: set[Relation]) -> list[FoundJoin]:
+def _joins_by_groups(
+    facts: Facts, use: LookupUse, given: list[Given], waiting: set[Relation]
+) -> list[FoundJoin]:
     """The joins with relations that are joined without ``use``: by primary key first, then by most keys."""
     chain_of = facts.once(_chain_of, use.block)
     named = {chain_of[each] for _, referred in given for each in referred.relations if each in chain_of}
     if len(named) < 2 and not (named and is_multiplied_by(facts, use, named)):
-        product = _product(facts, use, given)
+        product = _join_by_equalities(facts, use, given)
         return [] if product is None else [product]
     chains = [chain for chain in use.block.chains if not waiting & set(chain.relations)]
     links = links_of(facts, use.block)
@@ -87,7 +91,7 @@ def _joined_ones(facts: Facts, use: LookupUse, given: list[Given], waiting: set[
     found, shown = [], frozenset(use.block.shown)  # a SEMI JOIN hides its right side
     for group in joined_by([*links, *side_by_side], (each for chain in chains for each in chain.relations)):
         inside = [(equality, referred) for equality, referred in given if referred.relations <= group]
-        product = _product(facts, use, inside)
+        product = _join_by_equalities(facts, use, inside)
         if product is not None:
             needs = smallest_joined([*links, *side_by_side], product.needs, group, chains)
             if not is_multiplied_by(facts, use, {chain_of[each] for each in needs}):
@@ -104,7 +108,7 @@ def _chain_of(_: Facts, block: Block) -> dict[Relation, Chain]:
     return {relation: chain for chain in block.chains for relation in chain.relations}
 
 
-def _product(facts: Facts, use: LookupUse, given: list[Given]) -> FoundJoin | None:
+def _join_by_equalities(facts: Facts, use: LookupUse, given: list[Given]) -> FoundJoin | None:
     """The join by ``given``, whatever relations give them; None where the source cannot be asked by them."""
     keys: dict[str, KeyEquality] = {}
     for equality, _ in given:
@@ -113,7 +117,7 @@ def _product(facts: Facts, use: LookupUse, given: list[Given]) -> FoundJoin | No
     if not chosen or facts.missing(use, chosen):
         return None
     needs = (referred.relations for equality, referred in given if equality in chosen)
-    return _join(facts, use, chosen, frozenset[Relation]().union(*needs))
+    return _make_join(facts, use, chosen, frozenset[Relation]().union(*needs))
 
 
 def is_by_primary_key(use: LookupUse, keys: Iterable[KeyEquality]) -> bool:
@@ -128,42 +132,42 @@ def why_no_key(
     """Why those of ``pending`` cannot be asked that stand between commas beside what is no lookup table."""
     heads = {use.relation for use in (*pending, *scanned)}
     for use in pending:
-        if not _stands_alone(use):
+        if not _is_alone_in_chain(use):
             continue
         if any(chain.head not in heads and not chain.head.lateral for chain in use.block.chains):
-            yield _no_key(facts, use, others)
+            yield _no_key_error(facts, use, others)
 
 
-def _no_key(facts: Facts, use: LookupUse, others: OtherUses) -> CannotBeAsked:
+def _no_key_error(facts: Facts, use: LookupUse, others: OtherUses) -> CannotBeAsked:
     statement, computed = facts.statement, _computed_from(facts, use)
     at = statement.tokens.place(use.relation)
     if any(referred.relations & computed for _, referred in facts.where_equalities(use)):
         reason = "its key comes from joins behind the comma that name it themselves"
         return refused(statement, use, at, reason, "write CROSS JOIN in place of the comma")
-    if any(_given(facts, use, others, {use.relation})):
+    if any(_given_equalities(facts, use, others, {use.relation})):
         return refused(statement, use, at, MULTIPLIED)
     reason = "no equality in WHERE gives its key, so nothing says which rows to ask for"
     return refused(statement, use, at, reason)
 
 
-def _stands_alone(use: LookupUse) -> bool:
+def _is_alone_in_chain(use: LookupUse) -> bool:
     """Whether nothing is joined to it, and no parentheses stand around it."""
     return use.chain is not None and not (use.chain.steps or use.around)
 
 
-def _given(
+def _given_equalities(
     facts: Facts, use: LookupUse, others: OtherUses, waiting: set[Relation]
 ) -> Iterator[tuple[KeyEquality, Referred]]:
     """The equalities of WHERE that relations give which do not wait for keys themselves."""
     if use.block not in others.tied:
-        others.tied[use.block] = _tied(facts, use.block, others)
+        others.tied[use.block] = _tied_relations(facts, use.block, others)
     unable = waiting | others.tied[use.block]
     for equality, referred in facts.where_equalities(use):
         if referred.relations and not referred.relations & unable and not referred.outer:
             yield equality, referred
 
 
-def _tied(facts: Facts, block: Block, others: OtherUses) -> set[Relation]:
+def _tied_relations(facts: Facts, block: Block, others: OtherUses) -> set[Relation]:
     """The relations of chains of ordinary joins whose ON names what comes before their comma.
 
     With a view behind it, such a chain would stand in a derived table that does not see the others.
@@ -184,14 +188,14 @@ def _computed_from(facts: Facts, use: LookupUse) -> set[Relation]:
     """The relations of chains behind ``use`` that may name it: in a LATERAL relation, or in ON."""
     return {
         relation
-        for chain, lateral, named in facts.once(_computing, use.block)
+        for chain, lateral, named in facts.once(_leaning_chains, use.block)
         if chain.first > use.index
         if use.relation in named or any(facts.may_name(each, use.relation) for each in lateral)
         for relation in chain.relations
     }
 
 
-def _computing(facts: Facts, block: Block) -> list[tuple[Chain, list[Relation], frozenset[Relation]]]:
+def _leaning_chains(facts: Facts, block: Block) -> list[tuple[Chain, list[Relation], frozenset[Relation]]]:
     """The chains of the block that can name what stands before their comma, and what does so in them."""
     scope, found = facts.scope(block), []
     for chain in block.chains:

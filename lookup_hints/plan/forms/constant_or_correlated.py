@@ -64,8 +64,8 @@ def constant_or_correlated(facts: Facts, use: LookupUse) -> FoundJoin | None:
         return None
     at = facts.statement.tokens.place(use.relation)
     # Of rows filled with NULLs a condition that stays is all that keeps them out.
-    conditions = Conditions(_answered(chosen) if use.keeps_rows else chosen)
-    return facts.join(ConstantOrCorrelated(), use, "INNER", at, conditions, notes=_notes(chosen))
+    conditions = Conditions(_drop_implied(chosen) if use.keeps_rows else chosen)
+    return facts.join(ConstantOrCorrelated(), use, "INNER", at, conditions, notes=_notes_on_keys(chosen))
 
 
 def correlated_join(facts: Facts, join: FoundJoin) -> FoundJoin | None:
@@ -73,7 +73,7 @@ def correlated_join(facts: Facts, join: FoundJoin) -> FoundJoin | None:
     keys = join.conditions.keys
     if not is_correlated(facts, join.use, keys):
         return None
-    conditions, notes = Conditions(_answered(keys)), _notes(keys)
+    conditions, notes = Conditions(_drop_implied(keys)), _notes_on_keys(keys)
     return facts.join(ConstantOrCorrelated(), join.use, join.kind, join.at, conditions, notes=notes)
 
 
@@ -98,12 +98,12 @@ def _on_equalities(facts: Facts, use: LookupUse) -> Iterator[tuple[KeyEquality, 
                 yield replace(equality, kept=True), facts.referred(scope, equality)
 
 
-def _answered(keys: Iterable[KeyEquality]) -> tuple[KeyEquality, ...]:
+def _drop_implied(keys: Iterable[KeyEquality]) -> tuple[KeyEquality, ...]:
     """``keys`` that the rows asked for fulfil, so that nothing of them stays."""
     return tuple(replace(key, kept=key.implied) for key in keys)
 
 
-def _notes(keys: Iterable[KeyEquality]) -> tuple[str, ...]:
+def _notes_on_keys(keys: Iterable[KeyEquality]) -> tuple[str, ...]:
     if all(key.constant for key in keys):
         return ()
     return ("Spark computes the outer query twice for it: once for its distinct keys, which are asked",)
@@ -138,7 +138,9 @@ class ConstantList(Form):
     def edits(self, join: LookupJoin, analysis: Analysis, numbers: Iterator[int]) -> Iterator[Edit]:
         """The relation as a query over the rows of its keys, each once, in one row each of one partition."""
         statement, relation, keys = analysis.statement, join.use.relation, join.conditions.keys
-        arrays = [_values(listed, cast) for listed, cast in zip(self.listed, join.casts, strict=True)]
+        arrays = [
+            _array_of_constants(listed, cast) for listed, cast in zip(self.listed, join.casts, strict=True)
+        ]
         rows = (" FROM (SELECT explode(array_distinct(arrays_zip(", *joined(arrays, ", "), f"))) AS {_KEYS})")
         # The keys of those rows have their column's type already.
         by_number = (replace(key, left=f"{_KEYS}.`{number}`") for number, key in enumerate(keys))
@@ -153,17 +155,17 @@ def constant_list(facts: Facts, use: LookupUse) -> FoundJoin | None:
     """The relation whose rows WHERE narrows to those of several constants, or None."""
     if not use.relation.plain:
         return None
-    every = _alternatives(facts, use)
+    every = _constant_alternatives(facts, use)
     columns = [name for name in use.table.schema.names if name in every[0]]
     listed = tuple(tuple(each[column] for each in every) for column in columns)
     if len(every) < 2:
         return None
     # Spark compares those of one kind with a column as it would each by itself.
     expression = facts.statement.expression
-    kinds = [{_kind(expression(each)) for each in column} - {"null"} for column in listed]
+    kinds = [{_kind_of_constant(expression(each)) for each in column} - {"null"} for column in listed]
     if any(None in each or len(each) > 1 for each in kinds):
         return None
-    keys = tuple(_key(facts, *each) for each in zip(columns, listed, strict=True))
+    keys = tuple(_constant_key(facts, *each) for each in zip(columns, listed, strict=True))
     asked = constant_or_correlated(facts, use)
     is_asked_from_outside = asked is not None and not all(key.constant for key in asked.conditions.keys)
     if facts.missing(use, keys) or is_asked_from_outside:
@@ -172,7 +174,7 @@ def constant_list(facts: Facts, use: LookupUse) -> FoundJoin | None:
     return facts.join(ConstantList(listed), use, "INNER", at, Conditions(keys))
 
 
-def _alternatives(facts: Facts, use: LookupUse) -> list[_Alternative]:
+def _constant_alternatives(facts: Facts, use: LookupUse) -> list[_Alternative]:
     """What WHERE says of the columns that are asked by: those of the primary key alone where it has them."""
     if use.relation not in facts.shown_scope(use.block).relations or not use.may_be_narrowed:
         return [{}]
@@ -181,32 +183,34 @@ def _alternatives(facts: Facts, use: LookupUse) -> list[_Alternative]:
     inexact = {column.name for column in use.table.schema if pa.types.is_floating(column.type)}
     askable = facts.askable(use) - inexact
     conditions = facts.statement.once(where_of, use.block)
-    found = (_said_by(facts.statement, each, names) for each in conditions)
-    every = [_only(each, askable) for each in found if each]
+    found = (_alternatives_of(facts.statement, each, names) for each in conditions)
+    every = [_only_columns(each, askable) for each in found if each]
     key = set(use.table.primary_key)
     if key and key <= {column for each in every for column in each[0]}:
-        every = [_only(each, frozenset(key | facts.always(use))) for each in every]
-    return _combined(each for each in every if each[0])
+        every = [_only_columns(each, frozenset(key | facts.always(use))) for each in every]
+    return _combine_alternatives(each for each in every if each[0])
 
 
-def _only(every: Sequence[_Alternative], columns: frozenset[str]) -> list[_Alternative]:
+def _only_columns(every: Sequence[_Alternative], columns: frozenset[str]) -> list[_Alternative]:
     return [{column: value for column, value in each.items() if column in columns} for each in every]
 
 
-def _key(facts: Facts, column: str, listed: Sequence[Cut]) -> KeyEquality:
+def _constant_key(facts: Facts, column: str, listed: Sequence[Cut]) -> KeyEquality:
     texts = (" ".join(each.of(facts.statement.text).split()) for each in listed)
     left = f"element_at(array({', '.join(dict.fromkeys(texts))}), 1)"
     return KeyEquality(column, left, listed[0], constant=True, kept=True)
 
 
-def _values(listed: Sequence[Cut], cast: KeyCast) -> Text:
+def _array_of_constants(listed: Sequence[Cut], cast: KeyCast) -> Text:
     """The array of the constants as values of their column's type."""
     before, after = replace(cast, wrapping=("", "")).prefix_and_suffix()
     array: Text = ("array(", *joined([(each,) for each in listed], ", "), ")")
     return ("transform(", *array, f", {KEY} -> {before}{KEY}{after})") if before or after else array
 
 
-def _said_by(statement: Statement, conjunct: Conjunct, names: ColumnNames) -> list[_Alternative] | None:
+def _alternatives_of(
+    statement: Statement, conjunct: Conjunct, names: ColumnNames
+) -> list[_Alternative] | None:
     """What a condition says of the table's columns: one of these is so. None where it says nothing such."""
     tree = conjunct.tree
     if isinstance(tree, exp.EQ):
@@ -214,13 +218,13 @@ def _said_by(statement: Statement, conjunct: Conjunct, names: ColumnNames) -> li
         is_constant = equality is not None and equality.constant and isinstance(equality.left, Cut)
         return [{equality.column: equality.left}] if equality and is_constant else None  # type: ignore[dict-item]
     if isinstance(tree, exp.In):
-        return _listed(statement, conjunct, tree, names)
+        return _alternatives_of_in(statement, conjunct, tree, names)
     if isinstance(tree, exp.Or):
-        return _of_branches(statement, conjunct, names)
+        return _alternatives_of_or(statement, conjunct, names)
     return None
 
 
-def _combined(found: Iterable[Sequence[_Alternative]]) -> list[_Alternative]:
+def _combine_alternatives(found: Iterable[Sequence[_Alternative]]) -> list[_Alternative]:
     """What several conditions say together, but for those that would make it too many."""
     every: list[_Alternative] = [{}]
     for each in found:
@@ -231,14 +235,16 @@ def _combined(found: Iterable[Sequence[_Alternative]]) -> list[_Alternative]:
     return every
 
 
-def _of_branches(statement: Statement, conjunct: Conjunct, names: ColumnNames) -> list[_Alternative] | None:
+def _alternatives_of_or(
+    statement: Statement, conjunct: Conjunct, names: ColumnNames
+) -> list[_Alternative] | None:
     found: list[_Alternative] = []
     branches = list(cut_at(statement, conjunct.at, "OR"))
     if len(branches) < 2:
         return None
     for branch in branches:
-        said = (_said_by(statement, each, names) for each in known_conjuncts(statement, branch) or ())
-        inside = [one for one in _combined(filter(None, said)) if one]
+        said = (_alternatives_of(statement, each, names) for each in known_conjuncts(statement, branch) or ())
+        inside = [one for one in _combine_alternatives(filter(None, said)) if one]
         if not inside:
             return None
         found += inside
@@ -246,7 +252,7 @@ def _of_branches(statement: Statement, conjunct: Conjunct, names: ColumnNames) -
     return [{column: each[column] for column in shared} for each in found] if shared else None
 
 
-def _listed(
+def _alternatives_of_in(
     statement: Statement, conjunct: Conjunct, tree: exp.In, names: ColumnNames
 ) -> list[_Alternative] | None:
     """What ``column IN (...)`` or ``(column, column) IN (...)`` says."""
@@ -262,27 +268,27 @@ def _listed(
     values = tokens.parts(at[0] + 2, last - 1)
     if statement.expression(left) != tree.this or len(values) != len(tree.expressions):
         return None
-    columns = _columns(tree.this, names)
+    columns = _columns_compared(tree.this, names)
     if columns is None:
         return None
     if not isinstance(tree.this, exp.Tuple):
         return [{columns[0]: value} for value in values]
-    tuples = [list(_inside(statement, value)) for value in values]
+    tuples = [list(_tuple_members(statement, value)) for value in values]
     # Spark takes NULLs in tuples for equal, for which nothing can be asked.
-    kinds = [{_kind(statement.expression(value)) for value in each} for each in tuples]
+    kinds = [{_kind_of_constant(statement.expression(value)) for value in each} for each in tuples]
     is_whole = all(len(each) == len(columns) for each in tuples)
     is_whole = is_whole and not any(each & {None, "null", "parameter"} for each in kinds)
     return [dict(zip(columns, each, strict=True)) for each in tuples] if is_whole else None
 
 
-def _columns(tree: exp.Expr, names: ColumnNames) -> list[str] | None:
+def _columns_compared(tree: exp.Expr, names: ColumnNames) -> list[str] | None:
     trees = tree.expressions if isinstance(tree, exp.Tuple) else [tree]
     columns = [bare_column(each, names) for each in trees if isinstance(each, exp.Column)]
     found = [each for each in columns if each is not None]
     return found if len(found) == len(trees) == len(set(found)) else None
 
 
-def _inside(statement: Statement, value: Cut) -> Iterator[Cut]:
+def _tuple_members(statement: Statement, value: Cut) -> Iterator[Cut]:
     """The values of a tuple; none where it is none."""
     tokens = statement.tokens
     first, last = tokens.indices(value)
@@ -290,10 +296,10 @@ def _inside(statement: Statement, value: Cut) -> Iterator[Cut]:
         yield from tokens.parts(first + 1, last - 1)
 
 
-def _kind(tree: exp.Expr | None) -> str | None:
+def _kind_of_constant(tree: exp.Expr | None) -> str | None:
     """What kind of constant it is: those of one kind have one type, or exact ones; None for others."""
     if isinstance(tree, exp.Neg | exp.Paren):
-        return _kind(tree.this)
+        return _kind_of_constant(tree.this)
     if isinstance(tree, exp.Literal):
         is_exact = tree.is_string or tree.name.replace(".", "", 1).isdigit()
         return ("text" if tree.is_string else "number") if is_exact else None

@@ -50,8 +50,8 @@ class ExistsOrIn(Form):
 
 def exists_or_in(facts: Facts, use: LookupUse) -> FoundJoin | None:
     """The join that an EXISTS or IN over ``use``, and nothing more, is; else None."""
-    found = _membership(facts, use)
-    conditions = None if found is None else _conditions(facts, use, found)
+    found = _find_membership(facts, use)
+    conditions = None if found is None else _join_conditions(facts, use, found)
     if found is None or conditions is None or _may_be_null(use, found):
         return None
     kind = "LEFT ANTI" if found.negated else "LEFT SEMI"
@@ -61,8 +61,8 @@ def exists_or_in(facts: Facts, use: LookupUse) -> FoundJoin | None:
 
 def why_no_anti_join(facts: Facts, use: LookupUse) -> UnsupportedLookup | None:
     """The error of a NOT IN that would be an anti join, were no NULL possible; else None."""
-    found = _membership(facts, use)
-    if found is None or _conditions(facts, use, found) is None or not _may_be_null(use, found):
+    found = _find_membership(facts, use)
+    if found is None or _join_conditions(facts, use, found) is None or not _may_be_null(use, found):
         return None
     return UnsupportedLookup(
         Problem(
@@ -92,7 +92,7 @@ class _Membership:
     left_is_not_null: bool = False
 
 
-def _membership(facts: Facts, use: LookupUse) -> _Membership | None:
+def _find_membership(facts: Facts, use: LookupUse) -> _Membership | None:
     """The condition of the WHERE around the query that is an EXISTS or IN over ``use``, or None."""
     query, statement = use.block.query, facts.statement
     parent, opening = query.parent, query.first - 1
@@ -103,10 +103,10 @@ def _membership(facts: Facts, use: LookupUse) -> _Membership | None:
         return None
     start, conditions = statement.pieces[opening].start, statement.once(where_of, parent)
     around = next((each for each in conditions if each.at.start <= start < each.at.end), None)
-    return None if around is None else _read(facts, use, around, conditions)
+    return None if around is None else _read_membership(facts, use, around, conditions)
 
 
-def _conditions(facts: Facts, use: LookupUse, found: _Membership) -> Conditions | None:
+def _join_conditions(facts: Facts, use: LookupUse, found: _Membership) -> Conditions | None:
     """The conditions of the join, or None where it cannot be asked by them, or hides a query in them."""
     statement, block = facts.statement, use.block
     inner = list(conjuncts(statement, block.wheres[0])) if block.wheres else []
@@ -132,7 +132,7 @@ def _may_be_null(use: LookupUse, found: _Membership) -> bool:
     return not (is_plain and found.left_is_not_null)
 
 
-def _read(
+def _read_membership(
     facts: Facts, use: LookupUse, around: Conjunct, conditions: Iterable[Conjunct]
 ) -> _Membership | None:
     statement, tokens, opening = facts.statement, facts.statement.tokens, use.block.query.first - 1
@@ -158,13 +158,13 @@ def _read(
             return None
         negated, end = True, end - 1
     left = tokens.cut(first, end)
-    keys = _keys(statement, use, left, around.at, facts.names(use))
+    keys = _keys_of_in(statement, use, left, around.at, facts.names(use))
     if keys is None or statement.expression(left) != tree.this:
         return None
     return _Membership(around, negated, keys, _is_not_null(statement, left, conditions))
 
 
-def _keys(
+def _keys_of_in(
     statement: Statement, use: LookupUse, left: Cut, whole: Cut, names: ColumnNames
 ) -> tuple[KeyEquality, ...] | None:
     """``left`` with the columns that the query gives, or None where it gives anything else."""

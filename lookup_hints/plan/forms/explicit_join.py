@@ -83,7 +83,7 @@ def explicit_join(facts: Facts, use: LookupUse) -> FoundJoin | None:
         return asked
     join = with_outer_checked_after(facts, join, can_check_after=join.kind == "INNER" and use.pipe is None)
     possible = possible_conditions(facts, join)
-    needs = _before_comma(facts, use, possible)
+    needs = _named_before_comma(facts, use, possible)
     join = join.with_(conditions=possible, needs=needs)
     if join.kind == "INNER" and is_multiplied_behind(facts, use, needs):
         if facts.may_be_read(use):
@@ -92,7 +92,7 @@ def explicit_join(facts: Facts, use: LookupUse) -> FoundJoin | None:
     return join
 
 
-def _before_comma(facts: Facts, use: LookupUse, conditions: Conditions) -> frozenset[Relation]:
+def _named_before_comma(facts: Facts, use: LookupUse, conditions: Conditions) -> frozenset[Relation]:
     """The relations before a comma that the chain so far names: a comma binds as a JOIN does in Spark."""
     source = use.block.source
     if source is None or use.chain is None or use.chain not in source.chains[1:]:
@@ -149,7 +149,7 @@ def swapped_join(facts: Facts, use: LookupUse, others: OtherUses) -> FoundJoin |
     if others.may_be_asked(facts, right):
         return None
     on = list(conjuncts(facts.statement, step.on)) if step.on is not None else []
-    if _name_more(facts, use, right, on):
+    if _names_other_chains(facts, use, right, on):
         return None
     conditions = sorted_conditions(
         facts.statement, on, facts.names(use), facts.askable(use), always=facts.always(use)
@@ -172,7 +172,7 @@ def swapped_join(facts: Facts, use: LookupUse, others: OtherUses) -> FoundJoin |
     return join.with_(conditions=possible_conditions(facts, join))
 
 
-def _name_more(facts: Facts, use: LookupUse, right: Relation, on: Iterable[Conjunct]) -> bool:
+def _names_other_chains(facts: Facts, use: LookupUse, right: Relation, on: Iterable[Conjunct]) -> bool:
     """Whether ON names what comes before a comma, too: the swapped sides stand by themselves."""
     own = {use.relation, *right.as_seen(lambda _: True)}
     return any(facts.scope(use.block).referred(each.tree).relations - own for each in on)
@@ -192,14 +192,14 @@ class PipeJoin(Form):
     def edits(self, join: LookupJoin, analysis: Analysis, numbers: Iterator[int]) -> Iterator[Edit]:
         statement, pipe = analysis.statement, join.use.pipe
         assert pipe is not None
-        merged = _merged(statement, join, pipe)
+        merged = _merged_by_pipe(statement, join, pipe)
         text = pipe_operators(statement, join, next(numbers), private=merged is not None)
         yield Edit(Cut(statement.pieces[pipe.first].end, statement.pieces[pipe.last].end), text)
         if merged is not None:
             yield from shared_edits(analysis, join.home, [merged])
 
 
-def _merged(statement: Statement, join: LookupJoin, pipe: Pipe) -> Merged | None:
+def _merged_by_pipe(statement: Statement, join: LookupJoin, pipe: Pipe) -> Merged | None:
     """What ``|> JOIN c USING (id)`` shares, where ``c.id`` or ``c.*`` stands behind it; else None.
 
     Raises:

@@ -18,7 +18,7 @@ from lookup_hints.plan.parse.query_blocks import Block, Chain, Relation, Step
 
 MULTIPLIED = "its keys come from relations that nothing else joins, and whose product would be asked for"
 
-Together = frozenset[Relation]
+JoinedRelations = frozenset[Relation]
 """Relations that are joined with each other."""
 
 
@@ -31,17 +31,17 @@ class Link:
         fixed: whether Spark can join them in no other order, as it is that of an outer join, say.
     """
 
-    sides: tuple[Together, ...]
+    sides: tuple[JoinedRelations, ...]
     fixed: bool = False
 
     @property
-    def relations(self) -> Together:
+    def relations(self) -> JoinedRelations:
         return frozenset[Relation]().union(*self.sides)
 
 
-def joined_by(links: Iterable[Link], relations: Iterable[Relation]) -> list[Together]:
+def joined_by(links: Iterable[Link], relations: Iterable[Relation]) -> list[JoinedRelations]:
     """The groups of ``relations`` that ``links`` among them join."""
-    groups: list[Together] = [frozenset((relation,)) for relation in relations]
+    groups: list[JoinedRelations] = [frozenset((relation,)) for relation in relations]
     every = frozenset[Relation]().union(*groups)
     waiting = [link for link in links if link.relations <= every]
     while True:
@@ -59,22 +59,22 @@ def joined_by(links: Iterable[Link], relations: Iterable[Relation]) -> list[Toge
 def is_multiplied_by(facts: Facts, use: LookupUse, chains: Iterable[Chain]) -> bool:
     """Whether a view behind ``chains`` would make a product of them that Spark's own plan does not have."""
     chains = list(chains)
-    if len(chains) == 1 and facts.once(_apart, chains[0]) is None:
+    if len(chains) == 1 and facts.once(_first_unjoined, chains[0]) is None:
         return False
     return is_multiplied(facts, use, frozenset(each for chain in chains for each in chain.relations))
 
 
-def is_multiplied_behind(facts: Facts, use: LookupUse, more: Together) -> bool:
+def is_multiplied_behind(facts: Facts, use: LookupUse, more: JoinedRelations) -> bool:
     """The same of a view behind what stands before ``use`` in its chain, and ``more``."""
     if use.chain is None:
         return False
-    apart = facts.once(_apart, use.chain)
+    apart = facts.once(_first_unjoined, use.chain)
     if not more and (apart is None or apart >= use.index):
         return False
     return is_multiplied(facts, use, more.union(use.chain.before(use.relation)))
 
 
-def _apart(facts: Facts, chain: Chain) -> int | None:
+def _first_unjoined(facts: Facts, chain: Chain) -> int | None:
     """From where on in the text nothing shows at first sight that the relations of ``chain`` are joined.
 
     None: they all are. This is linear in what is written, as most chains are joined.
@@ -84,7 +84,7 @@ def _apart(facts: Facts, chain: Chain) -> int | None:
     if block is None or len(relations) < 2:
         return None
     places = {relation: number for number, relation in enumerate(relations)}
-    by_last: dict[int, list[Together]] = {}
+    by_last: dict[int, list[JoinedRelations]] = {}
     for link in links_of(facts, block):
         if all(len(side) == 1 for side in link.sides) and all(each in places for each in link.relations):
             by_last.setdefault(max(places[each] for each in link.relations), []).append(link.relations)
@@ -95,7 +95,7 @@ def _apart(facts: Facts, chain: Chain) -> int | None:
     return None
 
 
-def is_multiplied(facts: Facts, use: LookupUse, before: Together) -> bool:
+def is_multiplied(facts: Facts, use: LookupUse, before: JoinedRelations) -> bool:
     """The same of a view behind ``before``."""
     links = links_of(facts, use.block)
     apart = joined_by(links, before)
@@ -107,8 +107,8 @@ def is_multiplied(facts: Facts, use: LookupUse, before: Together) -> bool:
 
 
 def smallest_joined(
-    links: Iterable[Link], wanted: Together, among: Together, chains: Iterable[Chain]
-) -> Together:
+    links: Iterable[Link], wanted: JoinedRelations, among: JoinedRelations, chains: Iterable[Chain]
+) -> JoinedRelations:
     """Relations of ``among`` that hold ``wanted``, and are joined with each other; few, by whole chains."""
     links, kept = list(links), among
     for chain in chains:
@@ -119,10 +119,10 @@ def smallest_joined(
 
 
 def links_of(facts: Facts, block: Block) -> list[Link]:
-    return facts.once(_links, block)
+    return facts.once(_find_links, block)
 
 
-def _links(facts: Facts, block: Block) -> list[Link]:
+def _find_links(facts: Facts, block: Block) -> list[Link]:
     links = [*_links_of_where(facts, block)]
     before: list[Relation] = []
     for chain in block.chains:

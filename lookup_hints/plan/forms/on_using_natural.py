@@ -71,7 +71,7 @@ def join_of_step(facts: Facts, form: Form, use: LookupUse, step: Step) -> FoundJ
     """
     statement = facts.statement
     refuse_extra_clauses(statement, use)
-    kind = _kind(facts, use, step)
+    kind = _kind_of_join(facts, use, step)
     shared = _shared_keys(facts, use, step)
     conditions = sorted_conditions(
         statement,
@@ -87,7 +87,7 @@ def join_of_step(facts: Facts, form: Form, use: LookupUse, step: Step) -> FoundJ
     if not conditions.keys:
         found = None if step.takes_nearest else range_join(facts, join)
         if found is None:
-            raise _no_key(facts, use, step)
+            raise _no_key_error(facts, use, step)
         return found
     _refuse_missing(facts, join, step)
     return join
@@ -153,7 +153,7 @@ def with_outer_checked_after(facts: Facts, join: FoundJoin, *, can_check_after: 
     return join.with_(conditions=kept)
 
 
-def _kind(facts: Facts, use: LookupUse, step: Step) -> str:
+def _kind_of_join(facts: Facts, use: LookupUse, step: Step) -> str:
     head = facts.statement.tokens.cut(step.first, use.relation.last)
     for word, (reason, instead) in _REFUSED_KINDS.items():
         if word in step.words:
@@ -178,7 +178,7 @@ def _refuse_missing(facts: Facts, join: FoundJoin, step: Step) -> None:
     raise CannotBeAsked(problem, join.use, reason)
 
 
-def _no_key(facts: Facts, use: LookupUse, step: Step) -> CannotBeAsked:
+def _no_key_error(facts: Facts, use: LookupUse, step: Step) -> CannotBeAsked:
     statement = facts.statement
     if step.on is None:
         head = statement.tokens.cut(step.first, use.relation.last)
@@ -208,16 +208,19 @@ def _shared_keys(facts: Facts, use: LookupUse, step: Step) -> list[KeyEquality]:
     """
     head = facts.statement.tokens.cut(step.first, use.relation.last)
     if step.words[:1] == ("NATURAL",):
-        common = _common(facts, use, head)
-        return [_key(facts, use, name, quoted(name), head, position) for position, name in enumerate(common)]
+        common = _common_names(facts, use, head)
+        return [
+            _shared_key(facts, use, name, quoted(name), head, position)
+            for position, name in enumerate(common)
+        ]
     pieces, cut = facts.statement.pieces, facts.statement.tokens.cut
     return [
-        _key(facts, use, pieces[index].name, cut(index, index), cut(index, index), position)
+        _shared_key(facts, use, pieces[index].name, cut(index, index), cut(index, index), position)
         for position, index in enumerate(step.using)
     ]
 
 
-def _common(facts: Facts, use: LookupUse, head: Cut) -> list[str]:
+def _common_names(facts: Facts, use: LookupUse, head: Cut) -> list[str]:
     """The names that both sides of a NATURAL join have."""
     left = facts.analysis.columns_before(use.block, left_of_step(facts.statement, use))
     own = {name.lower() for name in use.column_aliases or use.table.schema.names}
@@ -228,7 +231,9 @@ def _common(facts: Facts, use: LookupUse, head: Cut) -> list[str]:
     return common
 
 
-def _key(facts: Facts, use: LookupUse, name: str, left: str | Cut, at: Cut, position: int) -> KeyEquality:
+def _shared_key(
+    facts: Facts, use: LookupUse, name: str, left: str | Cut, at: Cut, position: int
+) -> KeyEquality:
     column = facts.names(use).own_name(name)
     reason = f"{use.alias} cannot be looked up by column {name}"
     if column is None:

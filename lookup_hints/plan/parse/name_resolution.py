@@ -35,19 +35,19 @@ class InnerNames:
 
     def is_inner(self, column: exp.Column, block: Block) -> bool:
         """Whether a query inside an expression of ``block`` has what ``column`` names."""
-        return any(self._may_have(inner, column) for inner in self._within(column, block))
+        return any(self._may_have_column(inner, column) for inner in self._blocks_within(column, block))
 
     def is_outer(self, column: exp.Column, block: Block) -> bool:
         """Whether ``column`` stands in such a query, and names what ``block`` or a block around it has."""
-        stands_inside = next(self._within(column, block), None) is not None
+        stands_inside = next(self._blocks_within(column, block), None) is not None
         if not stands_inside or self.is_inner(column, block):
             return False
         around: Block | None = block
-        while around is not None and not self._may_have(around, column):
+        while around is not None and not self._may_have_column(around, column):
             around = around.query.outer
         return around is not None
 
-    def _within(self, column: exp.Column, block: Block) -> Iterator[Block]:
+    def _blocks_within(self, column: exp.Column, block: Block) -> Iterator[Block]:
         """The blocks between ``column`` and ``block``, from the inside."""
         start = column.parts[0].meta.get("start")
         inner = (
@@ -59,7 +59,7 @@ class InnerNames:
             yield inner
             inner = inner.query.outer
 
-    def _may_have(self, block: Block, column: exp.Column) -> bool:
+    def _may_have_column(self, block: Block, column: exp.Column) -> bool:
         parts = [part.name for part in column.parts]
         relations = list(block.relations)
         if len(parts) > 1 and any(self.is_called(relation, parts[0]) for relation in relations):
@@ -93,7 +93,7 @@ class NameScope:
             self._by_alias.setdefault(alias, []).append(relation)
         self._has_views = block.views_last > -1
         self._has_outer = inner.statement.has_outer(block)
-        self._outer = tuple(_relations_around(block))
+        self._outer = tuple(_outer_relations(block))
 
     def referred(self, tree: exp.Expr) -> Referred:
         """What ``tree`` refers to; names inside its subqueries count where these do not have them."""
@@ -119,21 +119,21 @@ class NameScope:
             if named:
                 return named
         if is_inner:
-            return self._known(parts[0]) or None
-        having = self._having(parts[0])
+            return self._relations_with(parts[0]) or None
+        having = self._relations_named(parts[0])
         is_guess = having is not None and all(self._columns_of(each) is None for each in having)
         is_outer = len(parts) > 1 and any(self._inner.is_called(each, parts[0]) for each in self._outer)
         return None if is_guess and is_outer else having
 
-    def _known(self, name: str) -> set[Relation]:
+    def _relations_with(self, name: str) -> set[Relation]:
         return {
             relation
             for relation in self.relations
             if any(self._inner.same(name, column) for column in self._columns_of(relation) or ())
         }
 
-    def _having(self, name: str) -> set[Relation] | None:
-        having = self._known(name)
+    def _relations_named(self, name: str) -> set[Relation] | None:
+        having = self._relations_with(name)
         if having:
             return having
         unknown = {relation for relation in self.relations if self._columns_of(relation) is None}
@@ -144,7 +144,7 @@ class NameScope:
         return unknown or (None if self._has_outer else set())
 
 
-def _relations_around(block: Block) -> Iterator[Relation]:
+def _outer_relations(block: Block) -> Iterator[Relation]:
     around = block.query.outer
     while around is not None:
         yield from around.relations

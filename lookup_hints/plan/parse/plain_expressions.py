@@ -40,7 +40,7 @@ def plain_trees(found: Sequence[Piece]) -> dict[Cut, exp.Expr]:
     trees: dict[Cut, exp.Expr] = {}
     whole, begin = None, 0
     for end in (*(at for at, piece in enumerate(found) if piece.is_word("AND")), len(found)):
-        condition = _condition(found[begin:end], trees)
+        condition = _parse_condition(found[begin:end], trees)
         if condition is None:
             return {}
         whole = condition if whole is None else exp.And(this=whole, expression=condition)
@@ -49,12 +49,12 @@ def plain_trees(found: Sequence[Piece]) -> dict[Cut, exp.Expr]:
     return trees
 
 
-def _condition(found: Sequence[Piece], trees: dict[Cut, exp.Expr]) -> exp.Expr | None:
+def _parse_condition(found: Sequence[Piece], trees: dict[Cut, exp.Expr]) -> exp.Expr | None:
     at = next((at for at, piece in enumerate(found) if piece.text in _COMPARISONS), None)
     if at is None:
-        condition = _operand(found)
+        condition = _parse_operand(found)
     else:
-        left, right = _operand(found[:at]), _operand(found[at + 1 :])
+        left, right = _parse_operand(found[:at]), _parse_operand(found[at + 1 :])
         if left is None or right is None:
             return None
         trees[Cut(found[0].start, found[at - 1].end)] = left
@@ -65,7 +65,7 @@ def _condition(found: Sequence[Piece], trees: dict[Cut, exp.Expr]) -> exp.Expr |
     return condition
 
 
-def _operand(found: Sequence[Piece]) -> exp.Expr | None:
+def _parse_operand(found: Sequence[Piece]) -> exp.Expr | None:
     first = found[0] if len(found) == 1 else None
     if first is not None and first.kind is Kind.NUMBER and _NUMBER.fullmatch(first.text):
         return exp.Literal.number(first.text)
@@ -75,7 +75,7 @@ def _operand(found: Sequence[Piece]) -> exp.Expr | None:
     is_column = len(found) % 2 == 1 and len(names) <= len(_PARTS) and all(map(_is_plain_name, names))
     if not is_column or not all(piece.is_symbol(".") for piece in found[1::2]):
         return None
-    return exp.Column(**dict(zip(_PARTS, map(_identifier, reversed(names)), strict=False)))
+    return exp.Column(**dict(zip(_PARTS, map(_make_identifier, reversed(names)), strict=False)))
 
 
 def _is_plain_name(piece: Piece) -> bool:
@@ -85,7 +85,7 @@ def _is_plain_name(piece: Piece) -> bool:
     return bool(is_word) and piece.text.upper() not in _words_of_sqlglot()
 
 
-def _identifier(piece: Piece) -> exp.Identifier:
+def _make_identifier(piece: Piece) -> exp.Identifier:
     identifier = exp.Identifier(this=piece.name, quoted=piece.kind is Kind.QUOTED)
     identifier.meta.update(start=piece.start, end=piece.end - 1)
     return identifier

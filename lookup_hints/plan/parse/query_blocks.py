@@ -120,7 +120,7 @@ class Relation:
 
     def as_seen(self, is_seen: Callable[[Step], bool]) -> list[Relation]:
         """The relations that this one shows: itself, or what its parentheses hold."""
-        return [self] if self.open_chain is None else self.open_chain._seen(is_seen)
+        return [self] if self.open_chain is None else self.open_chain._visible_relations(is_seen)
 
 
 @dataclass(eq=False)
@@ -217,7 +217,7 @@ class Chain:
 
     @property
     def relations(self) -> list[Relation]:
-        return self._seen(lambda _: True)
+        return self._visible_relations(lambda _: True)
 
     def before(self, relation: Relation) -> list[Relation]:
         """Its relations in order, those in parentheses as above, that stand before ``relation``."""
@@ -226,9 +226,9 @@ class Chain:
     @property
     def shown(self) -> list[Relation]:
         """Its relations that can be named behind it: not the right sides of SEMI and ANTI joins."""
-        return self._seen(lambda step: not step.hides_right)
+        return self._visible_relations(lambda step: not step.hides_right)
 
-    def _seen(self, is_seen: Callable[[Step], bool]) -> list[Relation]:
+    def _visible_relations(self, is_seen: Callable[[Step], bool]) -> list[Relation]:
         seen = list(self.head.as_seen(is_seen))
         for step in self.steps:
             if step.pivoted is not None:
@@ -404,7 +404,7 @@ class Structure:
     ctes: list[Cte] = field(default_factory=list)
 
     def block_at(self, index: int) -> Block | None:
-        return self._innermost.get(index)
+        return self._innermost_blocks.get(index)
 
     def queries_in(self, block: Block) -> Sequence[Query]:
         """The queries that ``block`` holds, but for those in them."""
@@ -423,10 +423,10 @@ class Structure:
 
     def readers_of(self, query: Query) -> Sequence[tuple[Block, Relation]]:
         """The relations that are a query, with their blocks: a derived table, or all that name a CTE."""
-        return self._readers.get(query, ())
+        return self._readers_by_query.get(query, ())
 
     @cached_property
-    def _readers(self) -> dict[Query, list[tuple[Block, Relation]]]:
+    def _readers_by_query(self) -> dict[Query, list[tuple[Block, Relation]]]:
         found: dict[Query, list[tuple[Block, Relation]]] = {}
         for block, relation in self.relations:
             if relation.reads is not None:
@@ -441,6 +441,6 @@ class Structure:
         return found
 
     @cached_property
-    def _innermost(self) -> dict[int, Block]:
+    def _innermost_blocks(self) -> dict[int, Block]:
         # Inner blocks come later, and their pieces with them.
         return {index: block for block in self.blocks for index in range(block.first, block.last + 1)}

@@ -28,22 +28,22 @@ def query_parts(statement: Statement) -> list[Cut]:
     """
     tokens = statement.tokens
     first = statement.pieces[0]
-    if _holds_queries(tokens):
+    if _only_holds_queries(tokens):
         _refuse_lasting(statement, "FUNCTION")
         parts = list(_inner_queries(tokens))
         _refuse_uses_outside(statement, parts)
         return parts
     if first.is_word(*_WRITING_WORDS):
         _refuse_target(statement)
-        return [Cut(_query_start(statement), _end(tokens))]
+        return [Cut(_query_start(statement), _end_of_text(tokens))]
     if first.is_word(*QUERY_WORDS) or first.is_symbol("("):
-        return [Cut(first.start, _end(tokens))]
-    if (at := _described_at(tokens)) is not None:
-        return [Cut(tokens.pieces[at].start, _end(tokens))]
+        return [Cut(first.start, _end_of_text(tokens))]
+    if (at := _start_of_described(tokens)) is not None:
+        return [Cut(tokens.pieces[at].start, _end_of_text(tokens))]
     raise UnreadableStatement(
         Problem(
             f"A lookup table cannot be used in this kind of statement ({first.text.upper()}).",
-            _first_span(statement),
+            _span_of_first_word(statement),
             "Use it in a SELECT, INSERT INTO ... SELECT, CREATE TABLE ... AS or a temporary view.",
         )
     )
@@ -58,15 +58,15 @@ def gives_rows(statement: Statement) -> bool:
 def is_one_query(statement: Statement) -> bool:
     """Whether the statement holds one query, whose columns are what it gives or writes."""
     return len(statement.queries) == 1 and not (
-        inserts(statement.tokens) or _holds_queries(statement.tokens) or describes(statement)
+        inserts(statement.tokens) or _only_holds_queries(statement.tokens) or describes(statement)
     )
 
 
 def describes(statement: Statement) -> bool:
-    return _described_at(statement.tokens) is not None
+    return _start_of_described(statement.tokens) is not None
 
 
-def _described_at(tokens: Tokens) -> int | None:
+def _start_of_described(tokens: Tokens) -> int | None:
     """Where the query begins that the statement describes."""
     if not tokens.is_word(0, "DESCRIBE", "DESC"):
         return None
@@ -75,7 +75,7 @@ def _described_at(tokens: Tokens) -> int | None:
     return at if tokens.is_word(at, *words) or (at > 1 and tokens.is_symbol(at, "(")) else None
 
 
-def _holds_queries(tokens: Tokens) -> bool:
+def _only_holds_queries(tokens: Tokens) -> bool:
     """Whether the statement is none of its queries, and writes the rows of none."""
     return tokens.is_word(0, *_HOLDING_WORDS) or _parameters_at(tokens) is not None
 
@@ -211,7 +211,7 @@ def _refuse_uses_outside(statement: Statement, parts: list[Cut]) -> None:
             continue
         is_deleted = index == 2 and statement.pieces[0].is_word("DELETE")
         if is_deleted or statement.tokens.is_word(index - 1, "INTO", "UPDATE"):
-            raise _writes(statement, piece, is_create=False)
+            raise _refused_write(statement, piece, is_create=False)
         raise UnreadableStatement(
             Problem(
                 f"The lookup table {piece.name} cannot stand here: it is asked by a query.",
@@ -223,10 +223,10 @@ def _refuse_uses_outside(statement: Statement, parts: list[Cut]) -> None:
 
 def _refuse_target(statement: Statement) -> None:
     """INSERT does not write to lookup tables, and a view neither takes their name nor outlives them."""
-    target = _target(statement)
+    target = _target_of_write(statement)
     is_create = not statement.pieces[0].is_word("INSERT")
     if target is not None and statement.is_lookup_table(target.name):
-        raise _writes(statement, target, is_create)
+        raise _refused_write(statement, target, is_create)
     if is_create:
         _refuse_lasting(statement, "VIEW")
 
@@ -242,13 +242,13 @@ def _refuse_lasting(statement: Statement, what: str) -> None:
             Problem(
                 f"A {what.lower()} that outlives the session cannot hold a lookup join: the lookup does not"
                 " outlive it.",
-                _first_span(statement),
+                _span_of_first_word(statement),
                 f"Write CREATE TEMPORARY {what}.",
             )
         )
 
 
-def _writes(statement: Statement, target: Piece, is_create: bool) -> UnsupportedLookup:
+def _refused_write(statement: Statement, target: Piece, is_create: bool) -> UnsupportedLookup:
     message = (
         f"{target.name} is the name of a lookup table; drop that first, or choose another name."
         if is_create
@@ -257,7 +257,7 @@ def _writes(statement: Statement, target: Piece, is_create: bool) -> Unsupported
     return UnsupportedLookup(Problem(message, statement.span(Cut(target.start, target.end))))
 
 
-def _target(statement: Statement) -> Piece | None:
+def _target_of_write(statement: Statement) -> Piece | None:
     """The unqualified name that the statement writes or creates."""
     tokens = statement.tokens
     words = ("INTO", "OVERWRITE", "TABLE", "VIEW", "IF", "NOT", "EXISTS")
@@ -275,14 +275,16 @@ def _query_start(statement: Statement) -> int:
         first = index + 1 if piece.is_symbol("(") else index
         if tokens.depth(index) == 0 and tokens.is_word(first, *QUERY_WORDS[:4]):
             return piece.start
-    raise UnreadableStatement(Problem("The query of this statement cannot be found.", _first_span(statement)))
+    raise UnreadableStatement(
+        Problem("The query of this statement cannot be found.", _span_of_first_word(statement))
+    )
 
 
-def _end(tokens: Tokens) -> int:
+def _end_of_text(tokens: Tokens) -> int:
     last = tokens.pieces[-1]
     return tokens.pieces[-2].end if last.is_symbol(";") and len(tokens.pieces) > 1 else last.end
 
 
-def _first_span(statement: Statement) -> Span:
+def _span_of_first_word(statement: Statement) -> Span:
     first = statement.pieces[0]
     return statement.span(Cut(first.start, first.end))

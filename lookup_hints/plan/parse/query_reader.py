@@ -26,7 +26,7 @@ from lookup_hints.sql.text_edits import Cut
 from lookup_hints.sql.words import AFTER_RELATION, JOIN_WORDS, ORDER_WORDS, QUERY_WORDS, SET_WORDS
 
 
-def _crossed(chains: list[Chain]) -> Chain:
+def _cross_chains(chains: list[Chain]) -> Chain:
     """``chains`` as one: a comma binds as a join does in Spark.
 
     ``a, b RIGHT JOIN c`` is ``(a CROSS JOIN b) RIGHT JOIN c``, which gives rows without ``a``. An ASOF JOIN
@@ -89,11 +89,11 @@ class _Reader:
     ) -> Query:
         query = Query(role, parent, outer, first, end - 1, levels, lateral=lateral)
         self.found.queries.append(query)
-        at = self._with(query, first, end) if self._tokens.is_word(first, "WITH") else first
+        at = self._read_with(query, first, end) if self._tokens.is_word(first, "WITH") else first
         _QueryReader(self, self._tokens, query, end).read(at)
         return query
 
-    def _with(self, query: Query, first: int, end: int) -> int:
+    def _read_with(self, query: Query, first: int, end: int) -> int:
         recursive = self._tokens.is_word(first + 1, "RECURSIVE")
         at = first + 1 + recursive
         outer = query.levels
@@ -153,15 +153,15 @@ class _Reader:
     # --- FROM, and joins of pipe operators ------------------------------------------------------------
 
     def source(self, at: int, end: int, block: Block) -> Source:
-        chains = [self._chain(at + 1, end, block)]
+        chains = [self._read_chain(at + 1, end, block)]
         while chains[-1].last + 2 < end and self._tokens.is_symbol(chains[-1].last + 1, ","):
-            chains.append(self._chain(chains[-1].last + 2, end, block))
+            chains.append(self._read_chain(chains[-1].last + 2, end, block))
             if any(step.fills_left or step.takes_nearest for step in chains[-1].steps):
-                chains = [_crossed(chains)]
+                chains = [_cross_chains(chains)]
         return Source(at, chains)
 
-    def _chain(self, at: int, end: int, block: Block) -> Chain:
-        chain = Chain(self._relation(at, end, block))
+    def _read_chain(self, at: int, end: int, block: Block) -> Chain:
+        chain = Chain(self._read_relation(at, end, block))
         while chain.last + 1 < end:
             step = self.step(chain.last + 1, end, block)
             if step is None:
@@ -172,13 +172,13 @@ class _Reader:
     def step(self, at: int, end: int, block: Block) -> Step | None:
         tokens = self._tokens
         if tokens.is_word(at, "PIVOT", "UNPIVOT"):
-            return self._pivot(at, end, block)
+            return self._read_pivot(at, end, block)
         join = at
         while join < end and (tokens.is_word(join, *JOIN_WORDS) or tokens.opens_asof_join(join)):
             join += 1
         if join + 1 >= end or not tokens.is_word(join, "JOIN"):
             return None
-        right = self._relation(join + 1, end, block)
+        right = self._read_relation(join + 1, end, block)
         words = tuple(tokens.pieces[index].text.upper() for index in range(at, join))
         step = Step(at, right.last, words, right)
         following = right.last + 1
@@ -198,7 +198,7 @@ class _Reader:
             )
         return step
 
-    def _pivot(self, at: int, end: int, block: Block) -> Step | None:
+    def _read_pivot(self, at: int, end: int, block: Block) -> Step | None:
         tokens = self._tokens
         opening = at + 1
         while opening < end and tokens.is_word(opening, "INCLUDE", "EXCLUDE", "NULLS"):
@@ -208,13 +208,13 @@ class _Reader:
         closing = tokens.closing(opening)
         self.expressions(opening + 1, closing, block)
         pivoted = Relation(Shape.PIVOT, at, closing, at)
-        pivoted.alias_at, last = self._alias(closing + 1, end)
+        pivoted.alias_at, last = self._read_alias(closing + 1, end)
         pivoted.last = closing if pivoted.alias_at is None else last
         return Step(at, pivoted.last, pivoted=pivoted)
 
     # --- relations ---------------------------------------------------------------------------------
 
-    def _relation(self, first: int, end: int, block: Block) -> Relation:
+    def _read_relation(self, first: int, end: int, block: Block) -> Relation:
         tokens = self._tokens
         at = first
         lateral = tokens.is_word(at, "LATERAL")
@@ -228,7 +228,7 @@ class _Reader:
             and at + 1 < end
             and not tokens.is_word(at + 1, *AFTER_RELATION, "AS")
         ):
-            relation = self._values(at, end, block)
+            relation = self._read_values(at, end, block)
         else:
             relation = self.table(at, end, block)
         relation.first, relation.start, relation.lateral = first, at, lateral
@@ -248,7 +248,7 @@ class _Reader:
             outer, levels = block if lateral else block.query.outer, block.query.levels
             query = self.query(at + 1, closing, Role.RELATION, block, outer, levels, lateral=lateral)
             return Relation(Shape.QUERY, at, closing, query=query)
-        chain = self._chain(at + 1, closing, block)
+        chain = self._read_chain(at + 1, closing, block)
         is_whole = not chain.steps and chain.head.last + 1 == closing
         if is_whole and chain.head.shape is Shape.TABLE and not chain.head.lateral:
             # (customers c) is customers c.
@@ -256,7 +256,7 @@ class _Reader:
             return chain.head
         return Relation(Shape.PARENTHESES, at, closing, chain=chain)
 
-    def _values(self, at: int, end: int, block: Block) -> Relation:
+    def _read_values(self, at: int, end: int, block: Block) -> Relation:
         """An inline table: commas separate its rows until an alias or something else comes."""
         tokens = self._tokens
         last = at + 1
@@ -313,7 +313,7 @@ class _Reader:
         while (last := self._extension_end(relation.last + 1, end, block)) is not None:
             relation.extensions += (tokens.cut(relation.last + 1, last),)
             relation.last, relation.plain = last, False
-        alias_at, columns_end = self._alias(relation.last + 1, end)
+        alias_at, columns_end = self._read_alias(relation.last + 1, end)
         if alias_at is not None:
             relation.alias_at, relation.last = alias_at, columns_end
             names = tokens.pieces[alias_at + 2 : columns_end]
@@ -338,7 +338,7 @@ class _Reader:
             return None if delay is None else tokens.operand_end(delay + 2)
         return None
 
-    def _alias(self, at: int, end: int) -> tuple[int | None, int]:
+    def _read_alias(self, at: int, end: int) -> tuple[int | None, int]:
         tokens = self._tokens
         if at < end and tokens.is_word(at, "AS") and at + 1 < end:
             at += 1
@@ -358,28 +358,28 @@ class _QueryReader:
 
     def read(self, at: int) -> None:
         while at < self._end:
-            following = self._clause(at)
+            following = self._read_clause(at)
             if self._block is not None:
                 self._block.last = following - 1
             at = following
 
-    def _clause(self, at: int) -> int:
+    def _read_clause(self, at: int) -> int:
         tokens = self._tokens
         piece = tokens.pieces[at]
         if at and tokens.is_symbol(at - 1, "."):
             return at + 1
         if piece.is_symbol("("):
-            return self._parenthesis(at)
+            return self._read_parenthesis(at)
         if piece.is_symbol("|>"):
-            return self._pipe(at)
+            return self._read_pipe(at)
         if piece.is_word("SELECT"):
-            return self._select(at)
+            return self._read_select(at)
         if piece.is_word("TABLE") and self._block is None:
             return self._whole_table(at)
         if piece.is_word("FROM") and not tokens.is_word(at - 1, "DISTINCT"):
-            return self._from(at)
+            return self._read_from(at)
         if piece.is_word("WHERE") and self._block is not None and self._block.source is not None:
-            return self._where(at)
+            return self._read_where(at)
         if piece.is_word(*SET_WORDS) and not tokens.is_symbol(at - 1, "*"):
             self._block = None
             self._query.ordered, self._query.limit_at = False, None
@@ -391,7 +391,7 @@ class _QueryReader:
             self._block.grouped = True
         return at + 1
 
-    def _parenthesis(self, at: int) -> int:
+    def _read_parenthesis(self, at: int) -> int:
         closing = self._tokens.closing(at)
         if self._block is None and self._reader.begins_query(at + 1):
             query = self._query
@@ -411,7 +411,7 @@ class _QueryReader:
         self._block = block
         return block
 
-    def _select(self, at: int) -> int:
+    def _read_select(self, at: int) -> int:
         block = self._block
         is_from_first = block is not None and block.source is not None and block.source.at == block.first
         if block is None or not is_from_first:
@@ -430,7 +430,7 @@ class _QueryReader:
         block.source = Source(at, [Chain(relation)])
         return relation.last + 1
 
-    def _from(self, at: int) -> int:
+    def _read_from(self, at: int) -> int:
         block = self._block
         if at + 1 >= self._end:
             return at + 1
@@ -439,11 +439,11 @@ class _QueryReader:
         block.source = self._reader.source(at, self._end, block)
         following = max(block.source.last, at) + 1
         while self._tokens.is_word(following, "LATERAL") and self._tokens.is_word(following + 1, "VIEW"):
-            block.views_last = self._view(following, block)
+            block.views_last = self._read_view(following, block)
             following = block.views_last + 1
         return following
 
-    def _view(self, at: int, block: Block) -> int:
+    def _read_view(self, at: int, block: Block) -> int:
         """Index of the last piece of the LATERAL VIEW at the piece."""
         tokens = self._tokens
         opening = at + 2
@@ -459,7 +459,7 @@ class _QueryReader:
                 last += 2
         return min(last, self._end - 1)
 
-    def _where(self, at: int) -> int:
+    def _read_where(self, at: int) -> int:
         block = self._block
         assert block is not None
         if at + 1 >= self._end:
@@ -470,7 +470,7 @@ class _QueryReader:
         self._reader.expressions(at + 1, end, block)
         return max(end, at + 1)
 
-    def _pipe(self, at: int) -> int:
+    def _read_pipe(self, at: int) -> int:
         tokens = self._tokens
         block = self._block or self._new_block(at)
         step = self._reader.step(at + 1, self._end, block)

@@ -45,7 +45,7 @@ class UnreadableStatement(UnsupportedLookup):
 
 
 @cache
-def _dialects() -> tuple[Dialect, ...]:
+def _sqlglot_dialects() -> tuple[Dialect, ...]:
     # Found when they are first wanted: to import them takes longer than to plan a statement.
     return Dialect.get_or_raise("spark"), Dialect.get_or_raise("databricks")
 
@@ -129,19 +129,19 @@ class Statement(Remembering):
         if not isinstance(part, Cut):
             return None
         if part not in self._trees:
-            self._trees[part] = self._parsed(part)
+            self._trees[part] = self._parse_part(part)
         return self._trees[part]
 
-    def _parsed(self, part: Cut) -> exp.Expr | None:
+    def _parse_part(self, part: Cut) -> exp.Expr | None:
         first, last = self.tokens.indices(part)
         if part.start <= self.pieces[first].start and self.pieces[last].end <= part.end:
             plain = plain_trees(self.pieces[first : last + 1])
             self._trees.update(plain)
             if plain:
                 return plain[self.tokens.cut(first, last)]
-        for dialect in _dialects():
+        for dialect in _sqlglot_dialects():
             try:
-                tree = self._projected(part, dialect)
+                tree = self._parse_as_select(part, dialect)
             except (SqlglotError, RecursionError, AttributeError, TypeError):
                 continue  # of some pipes in subqueries sqlglot forgets what it read before
             if not isinstance(tree, exp.Select):
@@ -150,7 +150,7 @@ class Statement(Remembering):
             return tree.expressions[0] if len(tree.expressions) == 1 and not has_clauses else None
         return None
 
-    def _projected(self, part: Cut, dialect: Dialect) -> exp.Expr | None:
+    def _parse_as_select(self, part: Cut, dialect: Dialect) -> exp.Expr | None:
         """The tree of ``SELECT part``, its nodes placed as in the whole text."""
         word = "SELECT "
         tokens = dialect.tokenize(word + self.clean[part.start : part.end])
@@ -279,10 +279,10 @@ class Statement(Remembering):
 
     def aliases_in(self, block: Block, case_sensitive: bool = False) -> Mapping[str, int]:
         """How many relations of ``block`` have each name, in lower case where case does not count."""
-        return self._aliases((block, case_sensitive))
+        return self._count_aliases((block, case_sensitive))
 
     @once
-    def _aliases(self, wanted: tuple[Block, bool]) -> Mapping[str, int]:
+    def _count_aliases(self, wanted: tuple[Block, bool]) -> Mapping[str, int]:
         block, case_sensitive = wanted
         aliases = filter(None, map(self.alias_of, block.relations))
         return Counter(each if case_sensitive else each.lower() for each in aliases)

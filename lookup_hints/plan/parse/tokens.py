@@ -40,8 +40,8 @@ class Tokens:
         self.text = text
         self.pieces = text.code
         self._starts = [piece.start for piece in self.pieces]
-        self._depths = _depths(self.pieces)
-        self._closings = _closings(self.pieces)
+        self._depths = _parenthesis_depths(self.pieces)
+        self._closings = _closing_parentheses(self.pieces)
 
     def index_at(self, offset: int) -> int:
         return bisect_right(self._starts, offset) - 1
@@ -74,11 +74,11 @@ class Tokens:
 
     def places(self, text: str, first: int, last: int) -> Iterator[int]:
         """Indices from ``first`` to ``last`` of the pieces ``text``, in any case, in backquotes or not."""
-        found = self._places.get(text.lower(), [])
+        found = self._indices_by_name.get(text.lower(), [])
         return iter(found[bisect_left(found, first) : bisect_right(found, last)])
 
     @cached_property
-    def _places(self) -> dict[str, list[int]]:
+    def _indices_by_name(self) -> dict[str, list[int]]:
         found = defaultdict(list)
         for index, piece in enumerate(self.pieces):
             found[piece.name.lower()].append(index)
@@ -209,7 +209,7 @@ class Tokens:
         return at
 
 
-def _depths(found: Sequence[Piece]) -> list[int]:
+def _parenthesis_depths(found: Sequence[Piece]) -> list[int]:
     """For each piece how many parentheses are open around it; a parenthesis counts as outside itself."""
     depths, depth = [], 0
     for piece in found:
@@ -221,7 +221,7 @@ def _depths(found: Sequence[Piece]) -> list[int]:
     return depths
 
 
-def _closings(found: Sequence[Piece]) -> dict[int, int]:
+def _closing_parentheses(found: Sequence[Piece]) -> dict[int, int]:
     """For each parenthesis that is closed the index of the one that closes it."""
     opened: list[int] = []
     closings: dict[int, int] = {}

@@ -44,7 +44,7 @@ def from_edits(rewrite: Rewrite, block: Block, joins: Sequence[LookupJoin]) -> I
             yield Edit(join.at, rewrite.view(join))
     else:
         at = rewrite.statement.tokens.place(source)
-        yield Edit(at, _rebuilt(rewrite, block, source.chains))
+        yield Edit(at, _rebuild_from(rewrite, block, source.chains))
     if behind:
         end = rewrite.end(max(source.last, block.views_last))
         yield Edit(Cut(end, end), behind)
@@ -91,11 +91,11 @@ def _is_simple(block: Block, joins: Sequence[LookupJoin]) -> bool:
 # --- several chains --------------------------------------------------------------------------------
 
 
-def _rebuilt(rewrite: Rewrite, block: Block, chains: Sequence[Chain]) -> Text:
+def _rebuild_from(rewrite: Rewrite, block: Block, chains: Sequence[Chain]) -> Text:
     groups: list[FromPart] = []
     waiting, shown = list(chains), set[Relation]()
     while waiting:
-        chain = next(_ready(rewrite, waiting, shown))
+        chain = next(_ready_chains(rewrite, waiting, shown))
         waiting.remove(chain)
         shown.update(chain.shown)
         groups = _with_chain(rewrite, groups, chain)
@@ -119,36 +119,40 @@ def selects_first(block: Block) -> bool:
     return bool(block.selects) and not (block.pipes and block.pipes[0].first < block.selects[0])
 
 
-def _ready(rewrite: Rewrite, waiting: list[Chain], shown: set[Relation]) -> Iterator[Chain]:
+def _ready_chains(rewrite: Rewrite, waiting: list[Chain], shown: set[Relation]) -> Iterator[Chain]:
     """The chains that can be written next: ordinary ones first, and a leaning one behind all before it.
 
     Where what stands before a LATERAL one waits for its rows, it does not name that.
     """
-    before = list(takewhile(lambda chain: not _leans(rewrite, chain), waiting))
+    before = list(takewhile(lambda chain: not _leans_on_previous(rewrite, chain), waiting))
     for chains in (before, waiting if before else []):
-        yield from (each for each in chains if _waiting(rewrite, each) is None and not _leans(rewrite, each))
-        waiting_for = ((each, _waiting(rewrite, each)) for each in chains)
+        yield from (
+            each
+            for each in chains
+            if _waiting_join(rewrite, each) is None and not _leans_on_previous(rewrite, each)
+        )
+        waiting_for = ((each, _waiting_join(rewrite, each)) for each in chains)
         yield from (each for each, join in waiting_for if join is not None and join.needs <= shown)
-    yield from (each for each in waiting if _leans(rewrite, each))
+    yield from (each for each in waiting if _leans_on_previous(rewrite, each))
 
 
-def _waiting(rewrite: Rewrite, chain: Chain) -> LookupJoin | None:
+def _waiting_join(rewrite: Rewrite, chain: Chain) -> LookupJoin | None:
     """The lookup join that the chain is, where it waits for those that give its keys; else None."""
     join = rewrite.view_of(chain.head)
     return join if join is not None and form_of(join).waits else None
 
 
-def _leans(rewrite: Rewrite, chain: Chain) -> bool:
+def _leans_on_previous(rewrite: Rewrite, chain: Chain) -> bool:
     """Whether the chain must be written behind all before it, in one derived table where it needs one."""
     names_before = any(join.needs for join in rewrite.views_in(chain) if not form_of(join).waits)
     return chain.head.lateral or names_before
 
 
 def _with_chain(rewrite: Rewrite, groups: list[FromPart], chain: Chain) -> list[FromPart]:
-    join = _waiting(rewrite, chain)
+    join = _waiting_join(rewrite, chain)
     if join is not None:
         return _joined_by(rewrite, join, groups)
-    if _leans(rewrite, chain):
+    if _leans_on_previous(rewrite, chain):
         return [built_chain(rewrite, chain, groups)]
     return [*groups, built_chain(rewrite, chain)]
 
@@ -173,7 +177,7 @@ def _in_order(rewrite: Rewrite, groups: list[FromPart], order: list[Visible], bl
     def first(built: FromPart) -> int:
         return min((places[relation] for relation in built.relations), default=-1)
 
-    by_place = sorted((_sorted(built, places) for built in groups), key=first)
+    by_place = sorted((_sort_relations(built, places) for built in groups), key=first)
     is_in_place = [places[relation] for built in by_place for relation in built.relations] == [
         *range(len(order))
     ]
@@ -190,7 +194,7 @@ def _in_order(rewrite: Rewrite, groups: list[FromPart], order: list[Visible], bl
     return tuple(out)
 
 
-def _sorted(built: FromPart, places: Mapping[Relation, int]) -> FromPart:
+def _sort_relations(built: FromPart, places: Mapping[Relation, int]) -> FromPart:
     """``built``, its relations in order where that is still to be written."""
     if not built.is_open:
         return built
@@ -215,7 +219,7 @@ def _all_packed(rewrite: Rewrite, groups: list[FromPart], order: list[Visible], 
 
 def built_chain(rewrite: Rewrite, chain: Chain, before: Sequence[FromPart] = ()) -> FromPart:
     """The relations of a chain behind what stands ``before``, lookup joins in the middle packed."""
-    built, end, steps = _opening(rewrite, chain)
+    built, end, steps = _open_chain(rewrite, chain)
     is_long = len(rewrite.views_in(chain)) > MOST_VIEWS
     built.open_ended = any(relation.lateral for relation in chain.everything)
     if before:
@@ -235,7 +239,7 @@ def built_chain(rewrite: Rewrite, chain: Chain, before: Sequence[FromPart] = ())
                     instead = "put the join into a subquery"
                     raise refused(rewrite.statement, join.use, join.at, reason, instead)
                 built = packed(rewrite, built)
-            _append(rewrite, built, step, end)
+            _append_step(rewrite, built, step, end)
         end = rewrite.end(step.last)
     return built
 
@@ -259,7 +263,7 @@ def side_by_side(rewrite: Rewrite, groups: Sequence[FromPart]) -> FromPart:
     )
 
 
-def _opening(rewrite: Rewrite, chain: Chain) -> tuple[FromPart, int, Sequence[Step]]:
+def _open_chain(rewrite: Rewrite, chain: Chain) -> tuple[FromPart, int, Sequence[Step]]:
     """What a chain begins with, where that ends in the text, and the joins that follow."""
     join = rewrite.view_of(chain.head)
     opening = None if join is None else form_of(join).opens(join)
@@ -270,7 +274,7 @@ def _opening(rewrite: Rewrite, chain: Chain) -> tuple[FromPart, int, Sequence[St
     return rewrite.ordinary(chain.head, named=not is_pivoted), rewrite.end(chain.head.last), chain.steps
 
 
-def _append(rewrite: Rewrite, built: FromPart, step: Step, end: int) -> None:
+def _append_step(rewrite: Rewrite, built: FromPart, step: Step, end: int) -> None:
     """Add an ordinary join, with what stands between ``end`` and it."""
     right = step.right
     if step.pivoted is not None:
@@ -343,10 +347,10 @@ def parentheses(rewrite: Rewrite, block: Block) -> Iterator[Edit]:
             rewrite.hidden[relation], rewrite.using[relation] = built.hidden, built.using
             yield Edit(at, tuple(built.parts))
         else:
-            yield Edit(at, _named(rewrite, relation.chain))
+            yield Edit(at, _named_chain(rewrite, relation.chain))
 
 
-def _named(rewrite: Rewrite, chain: Chain) -> Text:
+def _named_chain(rewrite: Rewrite, chain: Chain) -> Text:
     """A chain in parentheses that has a name of its own, as a query."""
     already = len(rewrite.merged)
     built = built_chain(rewrite, chain)

@@ -28,14 +28,28 @@ def lateral_view(statement: Statement, join: LookupJoin, number: int) -> Text:
     names = _given_names(join)
     renamed = f" AS {names}" if names else ""
     outer = "OUTER " if join.kind == "LEFT" and not _drops_rows(join) else ""
-    return (f"LATERAL VIEW {outer}inline(", *_rows(join), ") ", _alias(statement, join), renamed)
+    return (
+        f"LATERAL VIEW {outer}inline(",
+        *_rows_of_join(join),
+        ") ",
+        _alias_of_join(statement, join),
+        renamed,
+    )
 
 
 def source_query(statement: Statement, join: LookupJoin, keys: Text = ()) -> Text:
     """The rows of a key that comes from outside, or from the FROM ``keys``, as a relation."""
     columns = ", ".join(visible_name(join, column) for column in join.columns)
     names = f"({columns})" if join.is_renamed else ""
-    return ("(SELECT inline(", *_matching(join), ")", *keys, ") AS ", _alias(statement, join), names)
+    return (
+        "(SELECT inline(",
+        *_matching_rows(join),
+        ")",
+        *keys,
+        ") AS ",
+        _alias_of_join(statement, join),
+        names,
+    )
 
 
 def semi_condition(statement: Statement, join: LookupJoin) -> Text:
@@ -66,13 +80,13 @@ def pipe_operators(statement: Statement, join: LookupJoin, number: int, *, priva
         renamed = (f"{column}.{quoted(name)} AS {given}" for name, given in zip(hidden, own, strict=True))
         fields = ", ".join((*renamed, fields))
         aliases = [*own, *aliases]
-    rows = _padded(join) if join.kind == "LEFT" else _rows(join)
+    rows = _padded_rows(join) if join.kind == "LEFT" else _rows_of_join(join)
     return (
         *first,
         "explode(",
         *rows,
         f") AS {column} |> JOIN LATERAL (SELECT {fields}) AS ",
-        _alias(statement, join),
+        _alias_of_join(statement, join),
         f"({', '.join(aliases)})" if join.use.column_aliases and aliases else "",
         f" |> DROP {column}",
     )
@@ -97,7 +111,7 @@ def joined(parts: Iterable[Sequence[Fragment]], separator: str) -> Iterator[Frag
         yield from part
 
 
-def _alias(statement: Statement, join: LookupJoin) -> str:
+def _alias_of_join(statement: Statement, join: LookupJoin) -> str:
     relation = join.use.relation
     if relation.alias_at is not None:
         return statement.pieces[relation.alias_at].text
@@ -121,28 +135,28 @@ def _drops_rows(join: LookupJoin) -> bool:
 def _kept_or_not(join: LookupJoin, element: str) -> Text:
     """An array of one ``element`` for a left row that stays, of none for others."""
     sign = "> 0" if join.kind == "LEFT SEMI" else "= 0"
-    return (f"slice(array({element}), 1, int(size(", *_matching(join), f") {sign}))")
+    return (f"slice(array({element}), 1, int(size(", *_matching_rows(join), f") {sign}))")
 
 
-def _rows(join: LookupJoin) -> Text:
-    return _padded(join) if join.kind == "LEFT" and _drops_rows(join) else _matching(join)
+def _rows_of_join(join: LookupJoin) -> Text:
+    return _padded_rows(join) if join.kind == "LEFT" and _drops_rows(join) else _matching_rows(join)
 
 
-def _matching(join: LookupJoin) -> Text:
-    call, residual = _found(join), _residual(join)
+def _matching_rows(join: LookupJoin) -> Text:
+    call, residual = _found_rows(join), _residual_condition(join)
     return ("filter(", *call, f", {ROW} -> ", *residual, ")") if residual else call
 
 
-def _padded(join: LookupJoin) -> Text:
+def _padded_rows(join: LookupJoin) -> Text:
     """The rows of a LEFT join with a NULL instead of none.
 
     NULL instead of an array says: drop the row, on which OUTER would put a NULL as well.
     """
-    residual = _residual(join)
+    residual = _residual_condition(join)
     kept: Text = (f"filter({ROWS}, {ROW} -> ", *residual, ")") if residual else (ROWS,)
     return (
         "transform(array(",
-        *_found(join),
+        *_found_rows(join),
         f"), {ROWS} -> CASE WHEN {ROWS} IS NULL THEN array() WHEN size(",
         *kept,
         ") = 0 THEN array(NULL) ELSE ",
@@ -151,7 +165,7 @@ def _padded(join: LookupJoin) -> Text:
     )
 
 
-def _residual(join: LookupJoin) -> Text:
+def _residual_condition(join: LookupJoin) -> Text:
     """The residual condition over a row, and the equalities of keys that were cast."""
     parts: list[Text] = [
         over_variable(each, join.names, ROW, join.field) for each in join.conditions.residual
@@ -164,12 +178,12 @@ def _residual(join: LookupJoin) -> Text:
     return tuple(joined(parts, " AND "))
 
 
-def _found(join: LookupJoin) -> Text:
+def _found_rows(join: LookupJoin) -> Text:
     """The rows that the function gives, as the query sees them through which the table is named.
 
     Its own conditions come first, so that expressions see the rows alone that meet them.
     """
-    through, rows = join.use.through, _call(join)
+    through, rows = join.use.through, _function_call(join)
     if through is None:
         return rows
     if through.where:
@@ -181,7 +195,7 @@ def _found(join: LookupJoin) -> Text:
     return rows
 
 
-def _call(join: LookupJoin) -> Text:
+def _function_call(join: LookupJoin) -> Text:
     """The call of the lookup function.
 
     A condition on the left alone goes into the key: NULL is never asked. (Around the call it would

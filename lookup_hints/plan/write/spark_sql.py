@@ -71,10 +71,10 @@ def _of_joins(rewrite: Rewrite) -> Iterator[Edit]:
             rewrite.merged, rewrite.concealed, rewrite.block = [], [], block
             yield from parentheses(rewrite, block)
             yield from from_edits(rewrite, block, joins)
-            yield from _names(rewrite, block, joins)
+            yield from _edits_of_names(rewrite, block, joins)
 
 
-def _names(rewrite: Rewrite, block: Block, joins: list[LookupJoin]) -> Iterator[Edit]:
+def _edits_of_names(rewrite: Rewrite, block: Block, joins: list[LookupJoin]) -> Iterator[Edit]:
     """The edits of stars and names that private columns make necessary."""
     analysis, statement = rewrite.analysis, rewrite.statement
     hidden = [

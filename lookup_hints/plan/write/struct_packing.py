@@ -29,12 +29,12 @@ def packed_if_long(rewrite: Rewrite, built: FromPart) -> FromPart:
 
 def packed(rewrite: Rewrite, built: FromPart, *, is_stage: bool = False) -> FromPart:
     """The relations and lookup joins of ``built`` in a derived table, their names given back."""
-    merged = {id(each.step.right): each for each in _unmerged(rewrite, built)}
+    merged = {id(each.step.right): each for each in _unmerge_using(rewrite, built)}
     rewrite.merged += merged.values()
     parts, columns = packing(rewrite, built, is_stage=is_stage)
     for visible in built.visible:
         column, shared = columns[visible.relation], merged.get(id(visible.relation))
-        items = f"{column}.*" if shared is None else _renamed(column, shared)
+        items = f"{column}.*" if shared is None else _rename_shared(column, shared)
         parts += [" JOIN ", *given_back(visible, items)]
     hidden = list(columns.values())
     return FromPart(parts, built.visible, hidden=hidden, first=built.first, open_ended=built.open_ended)
@@ -49,7 +49,11 @@ def packing(
     """
     columns = {visible.relation: rewrite.private() for visible in built.visible}
     structs: list[Text] = [
-        ("struct(", visible.alias, f".*{_concealed(rewrite, built, visible)}) AS {columns[visible.relation]}")
+        (
+            "struct(",
+            visible.alias,
+            f".*{_conceal_columns(rewrite, built, visible)}) AS {columns[visible.relation]}",
+        )
         for visible in built.visible
     ]
     conditions: list[Text] = [
@@ -57,7 +61,7 @@ def packing(
     ]
     conditions += [semi_condition(rewrite.statement, join) for join in built.filters]
     where = [" WHERE ", *joined(conditions, " AND ")] if conditions else []
-    hint = f" /*+ REPARTITION{_spread(rewrite, columns)} */" if is_stage else ""
+    hint = f" /*+ REPARTITION{_repartition_columns(rewrite, columns)} */" if is_stage else ""
     return [
         f"(SELECT{hint} ",
         *joined(structs, ", "),
@@ -69,7 +73,7 @@ def packing(
     ], columns
 
 
-def _spread(rewrite: Rewrite, columns: Mapping[Relation, str]) -> str:
+def _repartition_columns(rewrite: Rewrite, columns: Mapping[Relation, str]) -> str:
     """The private columns that say where a row goes, in parentheses; empty where any row may go anywhere.
 
     Then Spark sorts the rows first, and the queues of this many lookups may have left no memory for that.
@@ -83,7 +87,7 @@ def _spread(rewrite: Rewrite, columns: Mapping[Relation, str]) -> str:
     return f"({', '.join(known)})" if known else ""
 
 
-def _concealed(rewrite: Rewrite, built: FromPart, visible: Visible) -> str:
+def _conceal_columns(rewrite: Rewrite, built: FromPart, visible: Visible) -> str:
     """The columns of a relation that its star does not show, as far as the block still names them."""
     block, analysis, statement = rewrite.block, rewrite.analysis, rewrite.statement
     alias = statement.alias_of(visible.relation)
@@ -113,14 +117,14 @@ def given_back(visible: Visible, items: str) -> Text:
     return (f"LATERAL (SELECT {items}) AS ", visible.alias)
 
 
-def _renamed(column: str, shared: Merged) -> str:
+def _rename_shared(column: str, shared: Merged) -> str:
     """The columns of a packed relation, those that it shares by USING under private names."""
     names = {quoted(name): private for name, private in shared.private.items()}
     renamed = "".join(f"{column}.{name} AS {private}, " for name, private in names.items())
     return f"{renamed}{column}.* EXCEPT ({', '.join(names)})"
 
 
-def _unmerged(rewrite: Rewrite, built: FromPart) -> Iterator[Merged]:
+def _unmerge_using(rewrite: Rewrite, built: FromPart) -> Iterator[Merged]:
     """The ordinary joins by USING that are about to be packed: each name must mean one column then."""
     if not built.using:
         return

@@ -71,7 +71,7 @@ def star_edits(analysis: Analysis, block: Block, merged: list[Merged], hidden: l
         return
     for index in stars:
         _refuse_inner_order(statement, block, merged)
-        yield from _star(statement, index, first, [*_private(merged), *hidden])
+        yield from _edit_star(statement, index, first, [*_private_columns(merged), *hidden])
 
 
 def star_of_all(analysis: Analysis, block: Block, merged: list[Merged], hidden: list[str]) -> str | None:
@@ -79,10 +79,10 @@ def star_of_all(analysis: Analysis, block: Block, merged: list[Merged], hidden: 
     first = list(_shared_first(analysis, block, merged).values())
     if not first:
         return None
-    return ", ".join([*first, f"* EXCEPT ({', '.join([*first, *_private(merged), *hidden])})"])
+    return ", ".join([*first, f"* EXCEPT ({', '.join([*first, *_private_columns(merged), *hidden])})"])
 
 
-def _private(merged: list[Merged]) -> Iterator[str]:
+def _private_columns(merged: list[Merged]) -> Iterator[str]:
     """The columns that no ``*`` shows."""
     for each in merged:
         yield from (f"{each.qualifier}.{private}" for private in each.private.values())
@@ -97,7 +97,7 @@ def _refuse_inner_order(statement: Statement, block: Block, merged: list[Merged]
             raise refused(statement, each.join.use, each.join.at, reason, "list the columns, or write ON")
 
 
-def _star(statement: Statement, index: int, first: dict[str, str], without: list[str]) -> Iterator[Edit]:
+def _edit_star(statement: Statement, index: int, first: dict[str, str], without: list[str]) -> Iterator[Edit]:
     tokens = statement.tokens
     star = statement.pieces[index]
     inside = tokens.pieces[index + 3 : tokens.except_list(index) or 0]

@@ -95,15 +95,15 @@ async def _each_started(connector: HttpConnector, request: LookupRequest, _: obj
 
 async def _has_connection(connector: HttpConnector, row: RowRequest) -> bool:
     """Whether a connection is open for ``row``; else one is opened, if it can be."""
-    live = connector._opened
+    live = connector._opened_source
     client = cast(HttptoolsClient, live.client)
     try:
         request: Request = next(iter(live.requests_of([row])))
 
-        origin, _ = client._origin(request.url)
+        origin, _ = client._origin_and_path(request.url)
         if not client._idle[origin.url]:
             now = asyncio.get_running_loop().time()
-            client._keep(origin, await client._connected(origin, now + 5.0))
+            client._keep_idle(origin, await client._open_connection(origin, now + 5.0))
     except Exception:  # as a lookup may fail that finds out by itself
         return False
     return True

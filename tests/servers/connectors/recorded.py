@@ -134,7 +134,7 @@ def answer(
     request = request_for(schema, {name: list(values) for name, values in keys.items()}, timeout=timeout)
 
     async def asked(connector: HttpConnector) -> Answer:
-        client = connector._opened.client
+        client = connector._opened_source.client
         assert isinstance(client, _RecordedClient)
         told.asked = client.asked
         return await connector.alookup(request)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from lookup_connectors.http.headers import next_link
 from lookup_connectors.http.options import plan_of
-from lookup_connectors.http.response import FoundRow, FoundRows, HttpFailure, Response, Told
+from lookup_connectors.http.response import FoundRow, FoundRows, HttpFailure, Response, RowMetadata
 from lookup_connectors.shared.json_paths import parse_path
 
 from lookup_hints.errors import OptionError
@@ -389,7 +389,7 @@ def test_a_path_that_no_row_has_is_an_error_after_some(rows: int, kind: str) -> 
 def test_rows_without_a_path_are_counted_over_answers() -> None:
     table = LookupTable("people", THREE, (), {"url": f"{HOME}/x/{{id}}", "path.name": "profile.title"})
     reader = plan_of(table).reader
-    found = FoundRows.of([FoundRow({"other": "x"}, None, {"id": "1"}, Told("hit"))])
+    found = FoundRows.of([FoundRow({"other": "x"}, None, {"id": "1"}, RowMetadata("hit"))])
     for _ in range(50):
         reader.as_table(found, THREE)
     with pytest.raises(HttpFailure, match="no row has had 'profile' so far"):

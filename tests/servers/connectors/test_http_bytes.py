@@ -35,7 +35,7 @@ def held_at_most(table: LookupTable, keys: int) -> int:
     """The most bytes that were counted while ``keys`` were asked together."""
 
     async def ask(connector: HttpConnector) -> int:
-        budget = connector._opened.client.budget
+        budget = connector._opened_source.client.budget
         tasks = [asyncio.ensure_future(name_of(connector, key)) for key in range(keys)]
         most = 0
         while not all(task.done() for task in tasks):
@@ -86,7 +86,7 @@ def test_who_is_cancelled_gives_back_what_it_held(api: Api) -> None:
     api.script("/large/9", {"hang": True})
 
     async def ask(connector: HttpConnector) -> int:
-        budget = connector._opened.client.budget
+        budget = connector._opened_source.client.budget
         tasks = [asyncio.ensure_future(name_of(connector, key)) for key in (9, 0, 1, 2, 3)]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:

@@ -114,14 +114,14 @@ def test_a_join_over_wide_rows_finds_them_all_within_the_budget(
     monkeypatch.setattr(process, "this_process", worker)
     connector = wide(postgres_server)
     held: list[int] = []
-    convert = connector._table
+    convert = connector._arrays_to_table
 
     def watched(*arguments: object) -> pa.Table:
         assert connector._live is not None
         held.append(connector._live.sizes.budget.held)
         return convert(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(connector, "_table", watched)
+    monkeypatch.setattr(connector, "_arrays_to_table", watched)
     spec = LookupSpec(connector, ("id",), ("id", "body"), LookupSettings(True))
     ids = [*range(1, 201), 7]
     found = plain(look_up(spec, "wide", iter([(pa.array(ids, pa.int64()),)]), None))

@@ -429,7 +429,7 @@ def test_run_and_explain_take_modules_of_ones_own(
 def test_an_unknown_connector_is_told_before_spark_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "_spark", lambda *_: pytest.fail("Spark is not started"))
+    monkeypatch.setattr(commands, "_start_spark", lambda *_: pytest.fail("Spark is not started"))
     path = tmp_path / "job.sql"
     path.write_text(
         "SELECT 1;\n\nCREATE TEMPORARY TABLE g (id INT) WITH ('connector' = 'postgers');\n"

@@ -154,7 +154,7 @@ def test_sql_may_come_through_a_pipe(
 def test_wrong_use_is_told_before_spark_starts(
     arguments: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(commands, "_spark", lambda *_: pytest.fail("Spark is not started"))
+    monkeypatch.setattr(commands, "_start_spark", lambda *_: pytest.fail("Spark is not started"))
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     assert main(["run", *arguments]) == 2
     assert told in capsys.readouterr().err

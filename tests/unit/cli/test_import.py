@@ -19,10 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lookup_connectors.http.options import plan_of
-from lookup_connectors.http.response import FoundRow, FoundRows, Told
+from lookup_connectors.http.response import FoundRow, FoundRows, RowMetadata
 
 from lookup_hints.cli.check import check_script
-from lookup_hints.cli.import_http_tables import Asked, Imported, NoTable, NoType, http_table, type_of
+from lookup_hints.cli.import_http_tables import Imported, KeyedRequest, NoTable, NoType, http_table, type_of
 from lookup_hints.cli.import_openapi import Refused, read
 from lookup_hints.cli.main import main
 from lookup_hints.spi.arrow_types import sql_type
@@ -603,7 +603,7 @@ def test_secrets_of_options_are_left_to_variables(tmp_path: Path, capsys: pytest
 
 
 def of_sample(value: Any, url: str = "https://a/orders/{id}") -> Imported:
-    return http_table(Asked("t", url, {"id": pa.int64()}, ["id"]), type_of(value))
+    return http_table(KeyedRequest("t", url, {"id": pa.int64()}, ["id"]), type_of(value))
 
 
 @pytest.mark.parametrize(
@@ -682,7 +682,9 @@ def test_any_answer_fits_the_table_that_is_made_of_it(answer: dict[str, Any]) ->
         *made.table.schema.names
     }
     # The connector refuses a row that has no column at all.
-    rows = [FoundRow(row, None, asked, Told("hit")) for row in found.rows if not members.isdisjoint(row)]
+    rows = [
+        FoundRow(row, None, asked, RowMetadata("hit")) for row in found.rows if not members.isdisjoint(row)
+    ]
     if rows:
         columns = pa.schema([each for each in made.table.schema if each.name not in made.keys])
         read_rows = reader.as_table(FoundRows.of(rows), columns)

@@ -26,7 +26,7 @@ class FakeJvm:
         monkeypatch.setattr("lookup_hints.runs.start.launched_jvm", self._launch)
         monkeypatch.setattr("lookup_hints.runs.start.check_java", lambda *_: "java")
         monkeypatch.setattr("lookup_hints.runs.start.failed_jvm", lambda *_: None)
-        monkeypatch.setattr(SparkStart, "_session", self._session)
+        monkeypatch.setattr(SparkStart, "_build_session", self._session)
 
     def _launch(self, conf: Mapping[str, str], errors: IO[bytes] | None) -> str:
         self.confs.append(conf)

@@ -16,7 +16,7 @@ import pytest
 from lookup_hints import __version__
 from lookup_hints.cli.archive import build_archive, find_module
 from lookup_hints.cli.main import main
-from lookup_hints.cli.submit import SCRIPT, Submission, _run, command_text, divided
+from lookup_hints.cli.submit import SCRIPT, Submission, _run_process, command_text, divided
 from lookup_hints.tables import registry
 from tests.spark.bare_python import bare_python
 
@@ -203,8 +203,8 @@ def test_a_malformed_line_ends_with_exit_code_2(line: str, capsys: pytest.Captur
 
 
 def test_the_exit_code_is_that_of_spark_submit() -> None:
-    assert _run([sys.executable, "-c", "raise SystemExit(7)"], os.environ) == 7
-    assert _run([sys.executable, "-c", "import os; os.kill(os.getpid(), 15)"], os.environ) == 128 + 15
+    assert _run_process([sys.executable, "-c", "raise SystemExit(7)"], os.environ) == 7
+    assert _run_process([sys.executable, "-c", "import os; os.kill(os.getpid(), 15)"], os.environ) == 128 + 15
 
 
 def test_a_signal_is_handed_on(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_a_signal_is_handed_on(tmp_path: Path) -> None:
 
     killer = threading.Thread(target=terminate)
     killer.start()
-    assert _run([sys.executable, "-c", code], os.environ) == 3
+    assert _run_process([sys.executable, "-c", code], os.environ) == 3
     killer.join()
     assert signal.getsignal(signal.SIGTERM) is before
 

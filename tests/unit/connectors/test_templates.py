@@ -12,7 +12,7 @@ import pytest
 from lookup_connectors.http import HttpConnector
 from lookup_connectors.http.request import TemplateKeys, Unsendable, parse_json_body, parse_query
 from lookup_connectors.redis import RedisConnector
-from lookup_connectors.shared.key_templates import Place, Template, TemplateError, parse_template
+from lookup_connectors.shared.key_templates import Template, TemplateError, TemplatePlace, parse_template
 
 from lookup_hints.errors import OptionError
 from lookup_hints.spi.request_and_answer import LookupTable
@@ -20,7 +20,7 @@ from lookup_hints.spi.request_and_answer import LookupTable
 COLUMNS = ["id", "tenant", "name", "User-Key"]
 
 
-def filled(text: str, place: Place) -> str:
+def filled(text: str, place: TemplatePlace) -> str:
     return parse_template(text, COLUMNS, place).filled(lambda hole: f"<{hole.column}>")
 
 
@@ -56,7 +56,7 @@ def filled(text: str, place: Place) -> str:
         ("text", "WHERE id = :id", "WHERE id = :id"),
     ],
 )
-def test_what_is_text_is_sent_as_text(place: Place, text: str, expected: str) -> None:
+def test_what_is_text_is_sent_as_text(place: TemplatePlace, text: str, expected: str) -> None:
     assert filled(text, place) == expected
 
 
@@ -116,7 +116,7 @@ def test_what_is_text_is_sent_as_text(place: Place, text: str, expected: str) ->
     ],
 )
 def test_what_looks_like_a_column_and_is_none_is_refused_with_its_place(
-    place: Place, text: str, what: str, tip: str
+    place: TemplatePlace, text: str, what: str, tip: str
 ) -> None:
     with pytest.raises(TemplateError) as raised:
         filled(text, place)

@@ -14,7 +14,7 @@ from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.parse.lookup_use import LookThrough
 from lookup_hints.plan.planner import plan
 from lookup_hints.plan.session_interface import Context
-from lookup_hints.plan.spark_analysis import Analyse, Columns
+from lookup_hints.plan.spark_analysis import Analyse, NamesAndTypes
 from lookup_hints.retry import RowPredicate
 from lookup_hints.spi import AsyncLookup, Connector, Filter, Scan, SyncLookup, TableSize
 from lookup_hints.spi.arrow_types import TIMESTAMP
@@ -124,7 +124,7 @@ class FakeContext:
 def context(
     *,
     conf: dict[str, str] | None = None,
-    analyse: Columns | None = None,
+    analyse: NamesAndTypes | None = None,
     predicates: dict[str, RowPredicate] | None = None,
     tables: dict[str, LookupTable] | None = None,
 ) -> FakeContext:

@@ -12,7 +12,7 @@ from lookup_hints.notebook.html import plan_picture
 from lookup_hints.plan.cost import UNKNOWN, LeftRows
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.joins import LookupPlan
-from lookup_hints.plan.spark_analysis import Columns
+from lookup_hints.plan.spark_analysis import NamesAndTypes
 from lookup_hints.spi import TableSize
 from tests.unit.plan.planning import TABLES, Both, FakeContext, context, planned
 
@@ -203,7 +203,7 @@ def test_spark_is_asked_one_text_for_the_cost_and_the_types_of_keys() -> None:
     analyse = using.analyse
     assert analyse is not None
 
-    def told(sql: str) -> Columns:
+    def told(sql: str) -> NamesAndTypes:
         texts.append(sql)
         return analyse(sql)
 
@@ -214,7 +214,7 @@ def test_spark_is_asked_one_text_for_the_cost_and_the_types_of_keys() -> None:
 def test_spark_is_asked_once_for_the_keys_of_a_star() -> None:
     using, texts = context(analyse=COLUMNS), list[str]()
 
-    def told(sql: str) -> Columns:
+    def told(sql: str) -> NamesAndTypes:
         texts.append(sql)
         return (("k0", "bigint"), ("k1", "int")) if "AS k1" in sql else COLUMNS
 

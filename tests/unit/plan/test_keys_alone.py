@@ -8,11 +8,11 @@ import pytest
 
 from lookup_hints.errors import UnsupportedLookup
 from lookup_hints.plan.key_casts import key_cast
-from lookup_hints.plan.spark_analysis import Columns
+from lookup_hints.plan.spark_analysis import NamesAndTypes
 from tests.unit.plan.planning import context, planned
 
 
-def refusing(word: str) -> Columns:
+def refusing(word: str) -> NamesAndTypes:
     """An analysis that finds ``word`` nowhere."""
     raise ValueError(
         f"[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `{word}` cannot be resolved. Did you mean one"
@@ -21,7 +21,7 @@ def refusing(word: str) -> Columns:
 
 
 def refused(text: str, word: str) -> str:
-    def analyse(sql: str) -> Columns:
+    def analyse(sql: str) -> NamesAndTypes:
         is_about_keys = " AS k0" in sql
         return refusing(word) if is_about_keys and word in sql else (("a", "bigint"), ("b", "bigint"))
 

@@ -12,7 +12,7 @@ import pytest
 from lookup_hints.errors import Problem, QueryError
 from lookup_hints.hints.hint_comments import read_hints
 from lookup_hints.plan.planner import mentions_lookup, plan
-from lookup_hints.plan.spark_analysis import Columns
+from lookup_hints.plan.spark_analysis import NamesAndTypes
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.session_syntax import with_backquotes, with_escapes, with_long_pipes, with_variables
 from lookup_hints.sql.sql_text import SqlText
@@ -38,7 +38,7 @@ TEXTS = [case.text for case in golden_cases()] + [
     statement.text for case in cases() for statement in split_statements(case.text)
 ]
 # What Spark would say of the types; None plans without Spark, as `lookup-hints check` does.
-ANALYSES: tuple[Columns | None, ...] = (None, (("k0", "bigint"), ("k1", "string"), ("k2", "bigint")))
+ANALYSES: tuple[NamesAndTypes | None, ...] = (None, (("k0", "bigint"), ("k1", "string"), ("k2", "bigint")))
 
 
 CONFS: tuple[dict[str, str], ...] = (
@@ -55,7 +55,7 @@ AS_READ: tuple[Callable[[SqlText], SqlText], ...] = (
 )
 
 
-def read(given: str, analysis: Columns | None, conf: dict[str, str]) -> None:
+def read(given: str, analysis: NamesAndTypes | None, conf: dict[str, str]) -> None:
     """All that is done with a statement before Spark sees it."""
     text = SqlText(given)
     parse_ddl(text)
@@ -68,7 +68,7 @@ def read(given: str, analysis: Columns | None, conf: dict[str, str]) -> None:
 
 
 def problems_of(
-    text: str, analysis: Columns | None, conf: dict[str, str] | None = None
+    text: str, analysis: NamesAndTypes | None, conf: dict[str, str] | None = None
 ) -> tuple[Problem, ...]:
     """What is wrong with a statement; anything but our own errors about it fails the test."""
     try:

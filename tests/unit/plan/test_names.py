@@ -6,7 +6,7 @@ import pytest
 
 from lookup_hints.plan.parse.query_parts import script_variables
 from lookup_hints.plan.parse.statement import Statement
-from lookup_hints.plan.spark_analysis import Columns
+from lookup_hints.plan.spark_analysis import NamesAndTypes
 from lookup_hints.sql.sql_text import SqlText
 from tests.unit.plan.planning import context, planned
 
@@ -31,7 +31,7 @@ from tests.unit.plan.planning import context, planned
         ),
     ],
 )
-def test_names_are_those_of_columns(text: str, columns: Columns, becomes: str) -> None:
+def test_names_are_those_of_columns(text: str, columns: NamesAndTypes, becomes: str) -> None:
     assert planned(text, context(analyse=columns)).sql == becomes
 
 
