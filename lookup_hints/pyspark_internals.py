@@ -30,6 +30,7 @@ def accumulator_of_task(number: int, zero: Any, kind: Any) -> Any:
     return getattr(import_module(module), name)(number, zero, kind)
 
 
+# The one place where the library reaches into the JVM. (docs/decisions/0181)
 def all_settings(conf: Any) -> dict[str, str] | None:
     """All that is set in a classic session, in two round trips; PySpark itself makes one for each key.
 
@@ -151,6 +152,8 @@ SELECT o.id, c.name FROM o LATERAL VIEW OUTER inline(filter(f(o.k), `r` -> (`r`.
 """
 
 
+# 3,500 classes that need no context load beside it; the session waits for them, as two threads that
+# initialise the same classes can wait for each other for ever. (docs/decisions/0193)
 def load_sql(gateway: Any) -> None:
     """Let a JVM that has no context yet load what its first statement needs: parser, functions, analyser.
 

@@ -266,6 +266,8 @@ def _may_end_a_value(piece: Piece) -> bool:
     return piece.is_name or piece.is_symbol(")") or piece.is_symbol("]")
 
 
+# The rewrite moves conditions about, so `?` would bind to wrong places; named parameters stay where they
+# belong. (docs/decisions/0005)
 def named_parameters(text: SqlText, args: Sequence[Any]) -> tuple[SqlText, dict[str, Any]]:
     """``?`` markers as named ones: the rewrite moves text about, and positions would change.
 

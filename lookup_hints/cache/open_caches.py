@@ -258,8 +258,8 @@ def _keys_of(invalidations: Sequence[Invalidation], table: LookupTable) -> pa.Ta
 SECONDS = 30.0
 """The source has so long to say what has changed; tasks wait for that."""
 
+# The first of January of the year 1, in days since 1970: no column of Spark goes further back.
 _FIRST_DAY = -719_162
-"""The first of January of the year 1, in days since 1970: no column of Spark goes further back."""
 
 
 class WatchedTable:

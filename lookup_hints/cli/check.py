@@ -114,6 +114,8 @@ class CheckOptions:
     tables: Mapping[str, LookupTable] = field(default_factory=dict)
 
 
+# Answers for the same options as `run`: a marker without a value is an error here, as it is there.
+# (docs/decisions/0091)
 class _Checker:
     def __init__(self, given: CheckOptions) -> None:
         self._given = given
@@ -236,6 +238,8 @@ class _Checker:
         yield from no_column_before_from(text)
 
 
+# A table whose CREATE is wrong is not spoken of again: later statements would have a second error of the same
+# cause. (docs/decisions/0184)
 def check_script(text: str, given: CheckOptions = CheckOptions()) -> list[Finding]:
     """Everything that is wrong with the lookup joins, hints and DDL of a script, as far as its text tells.
 

@@ -269,8 +269,8 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
                 yield from _actions(command)
 
 
+# The arguments that a shell completes to names of files.
 _FILES = frozenset({"arguments", "document", "file", "files", "folder", "init", "module", "output"})
-"""The arguments that a shell completes to names of files."""
 
 
 COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 _CUSTOMERS = ((1, "Ada", "GB"), (2, "Emmy", "DE"), (3, "Grace", "US"), (4, "Sofia", "RU"), (5, "Hedy", "AT"))
 _LATE = (6, "Mary", "GB")
+# The orders of each file: number, customer, total.
 _ORDERS = (
     ((101, 1, 20.0), (102, 3, 35.5), (103, 1, 12.25), (104, 2, 8.0)),
     ((105, 6, 99.9), (106, 5, 14.75), (107, 3, 60.0), (108, 6, 5.5)),
     ((109, 4, 31.0), (110, 1, 7.25), (111, 2, 42.0), (112, 5, 18.0)),
 )
-"""The orders of each file: number, customer, total."""
 _MADE = ("customers.sqlite", "orders", "enriched", "checkpoint", "warehouse", "demo.sql")
 
 _ExplainRun = Callable[[StatementRun], str]
@@ -138,8 +138,8 @@ def _row_that_comes_late(session: LookupSession, folder: Path) -> Iterator[None]
             writer.join()
 
 
+# The row is written in the end even where workers cannot say that they wait.
 _LOOKS, _LOOK_SECONDS = 80, 0.1
-"""The row is written in the end even where workers cannot say that they wait."""
 
 
 # --- the data --------------------------------------------------------------------------------------

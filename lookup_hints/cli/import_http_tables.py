@@ -53,6 +53,8 @@ def struct_field(name: str, kind: Callable[[], pa.DataType]) -> pa.Field:
         return pa.field(name, pa.null(), metadata={WHY: str(none)})
 
 
+# Guesses only what fails loudly: a type that is too narrow ends in an error, as columns are read strictly.
+# (docs/decisions/0183)
 def type_of(value: Any) -> pa.DataType:
     """The type of a JSON value, of which nothing is lost.
 
@@ -234,11 +236,11 @@ _BESIDE_ROWS = re.compile(
     |@odata\.\w+|api_?version|generated_?at|took)""",
     re.VERBOSE | re.IGNORECASE,
 )
+# Members beside many rows, and not of one.
 _PAGED = re.compile(
     r"next\w*|has_?more|total\w*|count|page\w*|paging|pagination|meta|_?links|offset|limit|cursors?",
     re.IGNORECASE,
 )
-"""Members beside many rows, and not of one."""
 
 _NAMES_A_ROW = re.compile("u?u?id|guid|key|number|code|sku|slug", re.IGNORECASE)
 
@@ -341,6 +343,8 @@ class RowsPlace:
     beside: tuple[str, ...] = ()
 
 
+# Only beside members that pages and envelopes have: an order with `items` and a number of its own is one row.
+# (docs/decisions/0183)
 def find_rows(answer: pa.DataType, named: str) -> RowsPlace:
     """Where the rows are in an answer of that shape.
 

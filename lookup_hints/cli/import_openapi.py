@@ -57,8 +57,8 @@ _BY_FORMAT: Mapping[str, Mapping[str, pa.DataType]] = {
 _PLAIN = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64()}
 _PLAIN |= {"boolean": pa.bool_(), "null": pa.null()}
 _HAVE_PARTS = {"$ref", "properties", "additionalProperties", "items", "allOf", "anyOf", "oneOf"}
+# More parts of one answer are not looked at: schemas that name one another grow without bounds.
 _MOST_PARTS = 1_000
-"""More parts of one answer are not looked at: schemas that name one another grow without bounds."""
 _KEYS_PER_REQUEST = 50
 _MOST_ROWS = 1_000
 _OF_NO_TABLE = re.compile(r"v?\d[\w.]*|\d{4}-\d\d(-\d\d)?|api|rest|public", re.IGNORECASE)
@@ -432,6 +432,8 @@ class _Operation:
 
     # The request.
 
+    # A reference in a document is refused: `${env:HOME}` would send a variable of the reader's to the
+    # document's author. (docs/decisions/0183)
     def _server_url(self) -> str:
         if self._document.server is not None:
             return self._document.server.rstrip("/")
@@ -479,6 +481,7 @@ class _Operation:
             raise NoTable(f"its parameter {parameter.name} is not one plain value")
         return False
 
+    # A parameter that is not required and that no row says is no key. (docs/decisions/0183)
     def _add_query(self, parameter: _Parameter, members: Mapping[str, str]) -> None:
         """Ask by ``parameter`` where that is required, or a member of its name says whose a row is."""
         name, schema = parameter.name, parameter.schema

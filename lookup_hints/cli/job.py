@@ -287,8 +287,8 @@ def head_of(statement: ScriptStatement, number: int, of: int) -> str:
     return f"[{number}/{of}] line {statement.line}: {first[:_HEAD].rstrip()}{rest}"
 
 
+# The most characters of a statement's first line that are shown.
 _HEAD = 90
-"""The most characters of a statement's first line that are shown."""
 
 
 # --- what it did -----------------------------------------------------------------------------------

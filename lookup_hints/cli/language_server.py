@@ -29,6 +29,7 @@ from lookup_hints.tables.registry import connector_class
 from lookup_hints.version import __version__
 
 
+# Holds no state but the text: each change is checked whole. (docs/decisions/0184)
 class EditedScript:
     def __init__(self, text: str) -> None:
         self._text = text
@@ -117,11 +118,13 @@ def _connector_text(name: str) -> str:
     return "\n".join([f"**{name}**: {about}", "", *options])
 
 
+# Seconds without a change after which a text is checked: half a word that is typed is no mistake.
 _PAUSE = 0.2
-"""Seconds without a change after which a text is checked: half a word that is typed is no mistake."""
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
+# Lines are counted here: pygls also ends them at a form feed or U+2028, where no editor does.
+# (docs/decisions/0184)
 class Places:
     """Offsets of a text as lines and characters, and back.
 

@@ -15,10 +15,12 @@ from lookup_hints.errors import LookupHintsError
 from lookup_hints.runs.start import SparkStart
 
 _ON_SPARK = ("run", "shell", "explain", "doctor")
+# Exit codes above it say that a signal has ended the command.
 _AFTER_SIGNAL = 128
-"""Exit codes above it say that a signal has ended the command."""
 
 
+# Imports no more than what reads the arguments, and launches the JVM before the rest is imported.
+# (docs/decisions/0193)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     given = sys.argv[1:] if arguments is None else arguments

@@ -19,6 +19,8 @@ Names = frozenset[str]
 """Names in lower case."""
 
 
+# An error only where nothing else is possible: a false alarm teaches people to leave `check` out.
+# (docs/decisions/0184)
 def unknown_columns(statement: ReadStatement) -> Iterator[Problem]:
     """The columns that a statement takes from lookup tables by their aliases, and that these do not have."""
     for use in statement.uses:
@@ -73,8 +75,8 @@ def no_column_before_from(text: SqlText) -> Iterator[Problem]:
 
 # --- aliases ---------------------------------------------------------------------------------------
 
+# Names that may be there though no text has them: made by functions of Spark's, hidden, or of catalogs.
 _NOT_WRITTEN = re.compile(r"_.*|c(ol)?\d+|col|key|value|pos|id|session|system|builtin|spark_catalog")
-"""Names that may be there though no text has them: made by functions of Spark's, hidden, or of catalogs."""
 
 _KEEPS_TABLES = (
     *("CACHE", "CREATE", "DESC", "DESCRIBE", "FROM", "INSERT", "SELECT", "SHOW", "VALUES", "WITH", "("),

@@ -16,6 +16,8 @@ TABLE = "table"
 FORMATS = (TABLE, "csv", "json", "jsonl", "markdown")
 """The names of ``--format``; the table is Spark's own."""
 
+# Without these Spark leaves out microseconds, seconds of old offsets, and fields that are NULL.
+# (docs/decisions/0155)
 _EXACT = {
     "ignoreNullFields": "false",
     # Spark leaves out microseconds by itself, and the seconds of the offsets of old times.
@@ -27,6 +29,8 @@ _NESTED = ("array", "map", "struct", "variant")
 CellText = str | None
 
 
+# Spark formats values by to_json: Python's floats print more digits, and times lose their zones.
+# (docs/decisions/0155)
 def written(frame: DataFrame, kind: str, rows: int | None) -> str:
     """The rows of ``frame`` as text that ends with a line end; empty where the frame has no columns.
 
@@ -99,6 +103,7 @@ def _cell_text(value: str | bool | None) -> CellText:
     return str(value).lower() if isinstance(value, bool) else value
 
 
+# Not Spark's to_csv, which refuses nested columns and binary on older versions. (docs/decisions/0155)
 def _as_csv(names: Iterable[str], lines: Iterable[Iterable[CellText]]) -> str:
     return "".join(",".join(map(_csv_cell, line)) + "\n" for line in (names, *lines))
 

@@ -40,8 +40,8 @@ from lookup_hints.runs.start import NO_BAR_OF_SPARK, await_server
 
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "lookup_job.py"
 """What ``spark-submit`` runs."""
+# Where this library is: a folder, or the archive that `spark-submit` has put before all others.
 _HOME = Path(__file__).resolve().parents[2]
-"""Where this library is: a folder, or the archive that ``spark-submit`` has put before all others."""
 
 # Of SparkSubmitOptionParser.
 _SWITCHES = {"--verbose", "-v", "--supervise", "--usage-error", "--version"}
@@ -56,15 +56,15 @@ _WITH_VALUE = (
 _AS_CLOSE = 0.8
 _SECRET = re.compile(r"(?i)secret|password|token|access[.]?key|credential")
 _log = logging.getLogger("lookup_hints.submit")
+# In the URL of a Connect server.
 _TOKEN = re.compile(r"(?i)(;token=)[^;]*")
-"""In the URL of a Connect server."""
 
 
+# Variables that decide what spark-submit runs, and where.
 _KEPT = (
     *("JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "HADOOP_CONF_DIR", "YARN_CONF_DIR"),
     *("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"),
 )
-"""Variables that decide what spark-submit runs, and where."""
 
 
 # --- the command -----------------------------------------------------------------------------------
@@ -238,6 +238,8 @@ def make_archive(options: argparse.Namespace) -> int:
     return WELL
 
 
+# spark-submit reads both streams of the script through one pipe, so the script can see no terminal.
+# (docs/decisions/0050)
 def run_submit(options: argparse.Namespace) -> int:
     """Run a file of SQL through spark-submit. This library and your own modules are shipped to the workers,
     which need nothing but Python, pyarrow and the drivers of the connectors."""

@@ -31,6 +31,8 @@ class PlannerFailures:
         _log.warning("Statement at line %d: its lookup tables are read whole, because %s", line, shown)
 
 
+# Spark has analysed the user's own text over stubs, so if it refuses ours, ours is at fault: the tables are
+# read instead. (docs/decisions/0173)
 def first_that_works(
     ask: Callable[[], Answer],
     read: Callable[[str], Answer | None],
@@ -73,5 +75,5 @@ def first_that_works(
         return answer
 
 
+# As a sentence goes on behind "because".
 _NOT_TAKEN = "Spark does not take the text that asking it becomes"
-"""As a sentence goes on behind "because"."""

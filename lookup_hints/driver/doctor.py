@@ -101,6 +101,7 @@ class ExaminedTable:
     capacity: int = 100
 
 
+# From one worker of each executor: sources are asked from there, not from the driver. (docs/decisions/0182)
 def examine(
     scope: StatementScope,
     tables: Sequence[ExaminedTable],
@@ -235,8 +236,8 @@ def _lines_of_findings(findings: Sequence[DoctorFinding], executors: int) -> Ite
         yield _line_of_check(merged[key], executors)
 
 
+# Checks of which there may be several for a table.
 _EACH = ("index", "lookup")
-"""Checks of which there may be several for a table."""
 
 
 def _line_of_check(alike: Sequence[DoctorFinding], executors: int) -> str:

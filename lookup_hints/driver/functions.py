@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+# A Connect server is asked for the counts of tasks that have ended no more often than that.
 _LIVE_SECONDS = 1.0
-"""A Connect server is asked for the counts of tasks that have ended no more often than that."""
 
 
 class _Application:
@@ -81,6 +81,8 @@ def _application_of(spark: SparkSession) -> _Application:
     return _applications.of(key, lambda: _Application(spark))
 
 
+# One name per lookup and application: with a name for each micro-batch's session, a long stream gathered a
+# function and an accumulator per batch. (docs/decisions/0070)
 class Functions:
     """The lookup functions and scan views that one Spark session, and copies of it, have."""
 
@@ -89,6 +91,8 @@ class Functions:
         self._registered: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
         self._names: dict[str, LookupName] = {}
 
+    # Named by a hash of all that decides its result, the same in all micro-batches of an application.
+    # (docs/decisions/0070)
     def name(self, prefix: str, *content: Any) -> str:
         """A name for ``content``, the same for the same content in this session."""
         digest = blake2b(cloudpickled(content), key=self._application.salt, digest_size=8)

@@ -7,8 +7,8 @@ import threading
 
 from lookup_hints import pyspark_internals
 
+# Seconds for which the JVM is waited for: jobs that begin after the interrupt shall live.
 _PATIENCE = 2.0
-"""Seconds for which the JVM is waited for: jobs that begin after the interrupt shall live."""
 
 
 def catch_interrupts() -> None:

@@ -41,6 +41,7 @@ class _Noted:
     time: float
 
 
+# Kept by the driver, and handed on with each plan. (docs/decisions/0160)
 class InvalidationLog:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._session, self._numbers, self._clock = uuid4().hex, count(1), clock

@@ -36,14 +36,14 @@ AWAITED = 2.0
 AWAITED_OF_NEW_QUERY = 0.5
 """The same where it has not: it may have no lookup at all."""
 
+# Counts that come less than so many seconds after others belong to them: each task sends its own.
 _FOLLOWING = 0.05
-"""Counts that come less than so many seconds after others belong to them: each task sends its own."""
 
 BatchId = tuple[str, int]
 """A micro-batch: the id of its streaming query, and its number."""
 
+# No datagram is larger.
 _LARGEST = 64 * 1024
-"""No datagram is larger."""
 
 _log = logging.getLogger("lookup_hints")
 
@@ -262,11 +262,11 @@ def _read_datagram(said: bytes, word: str) -> tuple[TaskRecord, int] | None:
 Update = list[Plain]
 """What one task counted, as plain data: dictionaries, lists, texts, numbers, truth values and None alone."""
 
+# The id of our accumulator: Spark's own are above zero, and those of its profiler just below.
 _OURS = -7301
-"""The id of our accumulator: Spark's own are above zero, and those of its profiler just below."""
 
+# How the server calls what accumulators held, among the observed metrics of a response.
 _METRIC = "__python_accumulator__"
-"""How the server calls what accumulators held, among the observed metrics of a response."""
 
 
 def send_over_connect(update: Update) -> None:
@@ -287,6 +287,8 @@ def brings_counts(spark: SparkSession) -> bool:
     return not is_connect(spark) or can_receive(spark)
 
 
+# Since 4.0 the server of Spark Connect sends a session's accumulators as observed metrics.
+# (docs/decisions/0135)
 def can_receive(spark: SparkSession) -> bool:
     """Whether this PySpark lets a Connect session receive updates."""
     return pyspark_internals.can_be_watched(getattr(spark, "client", None))
@@ -311,16 +313,18 @@ def receive_over_connect(spark: SparkSession, take: Callable[[Update], None]) ->
 
 _installing = threading.Lock()
 
+# Seconds between two fetches while something runs: less would crowd the server's list of statements.
 _EVERY = 60.0
-"""Seconds between two fetches while something runs: less would crowd the server's list of statements."""
 
+# Seconds for which a fetch waits for the server.
 _PATIENCE = 10.0
-"""Seconds for which a fetch waits for the server."""
 
+# After so many fetches in a row that the server did not answer, no more are tried until it tells of work.
 _MOST_FAILURES = 10
-"""After so many fetches in a row that the server did not answer, no more are tried until it tells of work."""
 
 
+# A Connect client has no accumulators; the server keeps updates until the session's next execution ends.
+# (docs/decisions/0135)
 class _Receiver:
     """Looks at each response of the server before its client does, and takes our updates out of it.
 

@@ -60,6 +60,7 @@ def _run_prepared(prepared: Prepared, scope: StatementScope) -> DataFrame:
         raise
 
 
+# Only Spark's refusal makes us plan again, so it costs nothing where all is well. (docs/decisions/0173)
 def check_taken(prepared: Prepared, scope: StatementScope) -> None:
     """Let Spark analyse what a query becomes, whose functions are known to it.
 
@@ -95,10 +96,11 @@ def _run_by_spark_alone(prepared: Prepared, scope: StatementScope) -> DataFrame:
         raise
 
 
+# Each LATERAL VIEW takes the analyzer some rounds more. (docs/decisions/0174)
 _ITERATIONS = "spark.sql.analyzer.maxIterations"
 _FEW_JOINS = 20
+# A lookup join takes Spark's analyzer three rounds, or more where it is packed; it gives up after 100.
 _ITERATIONS_OF_A_JOIN = 5
-"""A lookup join takes Spark's analyzer three rounds, or more where it is packed; it gives up after 100."""
 
 
 def register(planned: LookupPlan, scope: StatementScope) -> None:

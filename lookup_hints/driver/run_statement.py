@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+# What Spark's EXPLAIN says of a statement that it would refuse.
 _REFUSED = "Error occurred during query planning"
-"""What Spark's EXPLAIN says of a statement that it would refuse."""
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,8 @@ class _Carried:
         return self._opened, (self._carried,)
 
 
+# By value, as a function that names our module cannot even be unpickled on a worker without it; this one
+# checks first and says so. (docs/decisions/0042)
 def shipped(function: Batches, packages: tuple[str, ...] = ("pyarrow",), install_tip: str = "") -> Batches:
     """``function`` in a form that every worker can read, and that says what a worker lacks.
 

@@ -87,12 +87,13 @@ _WIDTHS |= {"bigint": 8, "double": 8, "timestamp_ntz": 8, "timestamp": 12}
 """The most bytes of a value in a file of columns, which compression makes fewer; other types have no most."""
 
 _ENTRY_BYTES = {"INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 5}
+# Numbers in a dictionary are hardly ever compressed to less than one in so many bytes.
 _COMPRESSED = 4
-"""Numbers in a dictionary are hardly ever compressed to less than one in so many bytes."""
 
 _ANALYSED = re.compile(r"\b(\d+) rows\b")
 
 
+# Figures of EXPLAIN COST are upper bounds; only what is certain decides. (docs/decisions/0153)
 class LeftCosts:
     """The rows of left sides, each remembered for a minute under the hash of Spark's analysed plan.
 
@@ -195,6 +196,8 @@ def _rows_of_table(query: DataFrame, table: str, relation: str, size: float) -> 
     return LeftRows(int(size) // sum(widths), f"bytes of its files, at most {sum(widths)} for each row")
 
 
+# From DataFrame.explain, which prints: the SQL command makes Spark plan and run two more queries.
+# (docs/decisions/0153)
 def explained_cost(query: DataFrame) -> str:
     """What EXPLAIN COST says of ``query``; nothing where PySpark's ``explain`` is not as it was.
 

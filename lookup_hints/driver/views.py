@@ -23,12 +23,14 @@ RunSpark = Callable[[str], Sequence[Sequence[str]]]
 """The rows of a statement that Spark itself runs; raises what Spark says."""
 
 _NUMBER = re.compile(r"#\d+")
+# Settings that say how a query runs, not what it means: Spark's `ViewHelper` keeps none with a view.
 _HOW_ONLY = tuple(
     f"spark.sql.{part}." for part in ("adaptive", "codegen", "execution", "optimizer", "shuffle")
 )
-"""Settings that say how a query runs, not what it means: Spark's ``ViewHelper`` keeps none with a view."""
 
 
+# Kept with Spark's analysed plan of the view, so that a view that was replaced meanwhile is seen.
+# (docs/decisions/0152)
 @dataclass(frozen=True)
 class Definition:
     """A statement that makes a temporary view: its name, and what its query sees where that is one table.
@@ -41,6 +43,8 @@ class Definition:
     reads_lookups: bool = True
 
 
+# A view over a lookup table cannot exist in Spark, which does not know the table; its definition is
+# remembered here. (docs/decisions/0152)
 class LookupViews:
     """The temporary views of one Spark session that read a lookup table."""
 

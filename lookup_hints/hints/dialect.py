@@ -86,8 +86,8 @@ class _SqlglotTokens:
     text: str
     _pieces: Sequence[Piece]
     tokens: list[Token] = field(default_factory=list)
+    # Comments for the next token.
     _waiting: list[str] = field(default_factory=list)
-    """Comments for the next token."""
 
     def __post_init__(self) -> None:
         self._lines = [0, *(at + 1 for at, char in enumerate(self.text) if char == "\n")]
@@ -300,6 +300,7 @@ class _Items(exp.Expression):
     """All items of a hint comment, right or wrong."""
 
 
+# The one reader of hints: the planner asks the dialect, so both always agree. (docs/decisions/0132)
 def hint_items(text: str, start: int, end: int) -> list[exp.Expression]:
     """The ``Lookup`` and ``OtherHint`` items of the hint comment at ``start``, whose text ends at ``end``.
 
@@ -513,6 +514,8 @@ class _Generator(_SparkGenerator):
 _create_in_spark = _SparkGenerator.TRANSFORMS[exp.Create]
 
 
+# A dialect, so that formatters and lineage tools read hinted SQL; our pieces are its tokens, as sqlglot's
+# settings cannot express Spark's comments. (docs/decisions/0120)
 class Spark_Lookup(Spark):  # noqa: N801 - the name that sqlglot knows the dialect by, in lower case
     """Spark's SQL with lookup joins."""
 

@@ -11,22 +11,22 @@ from lookup_hints.limits.shared_memory_record import Cell, Record
 START = 10
 """Requests in flight before anything is known."""
 
+# The first refusal comes after doubling: the origin bears more than half.
 _FIRST_CUT = 0.5
-"""The first refusal comes after doubling: the origin bears more than half."""
 _CUT = 0.9
+# An executor stays below what was refused. Others find the room it leaves, so their shares converge.
 _REST = 0.95
-"""An executor stays below what was refused. Others find the room it leaves, so their shares converge."""
+# Where it is far below what the origin bore, it comes so much nearer in each round.
 _APPROACH = 0.25
-"""Where it is far below what the origin bore, it comes so much nearer in each round."""
 _SMOOTHING = 0.2
 _FIRST_ROUND_SECONDS, _LONGEST_ROUND_SECONDS = 0.1, 1.0
 
 _TRIES_AFTER_SECONDS = 1.0
+# The same where a refusal stops all requests, be it for a moment: they take rounds to be as many again.
 _TRIES_AFTER_STOP_SECONDS = 3.0
-"""The same where a refusal stops all requests, be it for a moment: they take rounds to be as many again."""
 _TRIES_AFTER_REQUESTS = 100
+# To try for more costs a refusal, and the pause that comes with it: a twentieth of the time at most.
 _TRIES_AFTER_PAUSES = 20
-"""To try for more costs a refusal, and the pause that comes with it: a twentieth of the time at most."""
 
 
 # A source tells how much it bears only by refusing or by silence. One limit per origin and executor: when
@@ -37,18 +37,18 @@ class AdaptiveLimit(Record):
     value = Cell()
     refused_at = Cell()
     """The smallest number of requests in flight at which one was refused, since the last cut; 0 before."""
+    # Requests in flight at the last cut.
     _reached = Cell()
-    """Requests in flight at the last cut."""
+    # What the last cut left: no fewer are taken for too many.
     _borne = Cell()
-    """What the last cut left: no fewer are taken for too many."""
     cut_at = Cell()
     tries_at = Cell()
+    # Seconds for which the last refusal stopped all requests.
     _pause = Cell()
-    """Seconds for which the last refusal stopped all requests."""
     tries_after = Cell()
     """Requests that must be served before it tries for more."""
+    # How many of the requests that were under way at the last cut.
     _refusals = Cell()
-    """How many of the requests that were under way at the last cut."""
     round = Cell()
     """Seconds that a request takes which is served, smoothed."""
 

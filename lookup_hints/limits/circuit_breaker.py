@@ -15,8 +15,8 @@ _OPEN_SECONDS, _LONGEST_OPEN_SECONDS = 5.0, 60.0
 PROBES = 3
 """Requests that go out when it has been open for long enough; the first answer closes it."""
 
+# After so long without news of its probes others are sent: their worker may have died.
 _PROBE_SECONDS = 5.0
-"""After so long without news of its probes others are sent: their worker may have died."""
 
 
 # Requests to a source that is down cost their whole timeout each; a few probes find out whether it is back.
@@ -91,17 +91,17 @@ class Breaker(Record):
 
 LONGEST_GUESS = 60.0
 LONGEST_WHILE_SERVED = 2.0
+# An origin that served a request within this many seconds is not given up for longer than the former.
 _IS_SERVED_SECONDS = 60.0
-"""An origin that served a request within this many seconds is not given up for longer than the former."""
 
 LONGEST_TOLD = 7 * 86400.0
 """A longer pause is a mistake of the server, which should not close an origin for good."""
 
+# A pause of fewer rounds is waited for: to try whether others are served would not gain much.
 _SHORTEST_TRIED = 4.0
-"""A pause of fewer rounds is waited for: to try whether others are served would not gain much."""
 
+# An origin that refused a try as well refuses all: for so long its pauses are not tried.
 _NOT_TRIED_SECONDS = 60.0
-"""An origin that refused a try as well refuses all: for so long its pauses are not tried."""
 
 
 # After a pause all waiting requests would go out at once and be refused at once. They keep the pace from
@@ -112,12 +112,12 @@ class Pause(Record):
     """When all could know of it: a request that has its permit since before then must not leave."""
     _refusals = Cell()
     _served_at = Cell()
+    # When one request may try whether others than the refused ones are served; 0 for never.
     _tries_at = Cell()
-    """When one request may try whether others than the refused ones are served; 0 for never."""
+    # When it was sent; 0 where none was.
     _tried_at = Cell()
-    """When it was sent; 0 where none was."""
+    # Before, no pause is tried.
     _tries_again_at = Cell()
-    """Before, no pause is tried."""
 
     def served(self, started: float, now: float) -> bool:
         """A request that was sent at ``started`` was served; whether that ends a pause.

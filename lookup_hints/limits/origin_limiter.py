@@ -46,8 +46,8 @@ class Waiter:
 class WaitQueue(deque[Waiter]):
     """First come, first served. Pure: it is told when to look, and futures are set by it alone."""
 
+    # The reason why the queue waits, as last determined.
     _announced: Wait | None = None
-    """The reason why the queue waits, as last determined."""
 
     def serve(self, acquire: Callable[[], Lack | None]) -> Lack | None:
         """Give permits as long as ``acquire`` gets some; what it lacks for the first of those who are left.
@@ -77,11 +77,11 @@ class WaitQueue(deque[Waiter]):
                 granted.set_exception(error)
 
 
+# By another process, or by one that was stopped while it had it.
 _STORE_IS_LOCKED: Lack = (POLL_SECONDS, "budget")
-"""By another process, or by one that was stopped while it had it."""
 
+# Where there is a rate, a task asks for as many keys as get a permit in this many seconds.
 _ASKED_AHEAD_SECONDS = 0.1
-"""Where there is a rate, a task asks for as many keys as get a permit in this many seconds."""
 
 
 # The one place that acquires and releases: what decides about the origin is pure and is told the time, so

@@ -30,8 +30,8 @@ IS_SHUT = 0
 
 UNBOUNDED = 1_000_000
 
+# Seconds, where the source did not ask for a pause.
 _FIRST_PAUSE = 1.0
-"""Seconds, where the source did not ask for a pause."""
 
 POLL_SECONDS = 0.002
 """How often a task looks for a permit that another one gives back."""
@@ -149,8 +149,8 @@ else:
     _can_lock = True
 
 
+# The lock is held for microseconds; a process that holds it longer was interrupted or stopped.
 _ATTEMPTS = 50
-"""The lock is held for microseconds; a process that holds it longer was interrupted or stopped."""
 
 
 # A mapped file in the folder that Spark makes for the executor, and deletes with it. Decisions work on

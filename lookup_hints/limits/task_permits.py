@@ -25,11 +25,11 @@ from lookup_hints.spi.request_context import Ending
 PUBLISH_SECONDS = 0.02
 """Seconds between two times at which what was counted is published."""
 
+# A task that lacks permits looks as often whether their holders are still alive.
 _SWEEP_SECONDS = 0.5
-"""A task that lacks permits looks as often whether their holders are still alive."""
 
+# Permits come back so long after the timeout of the last request that may have used them.
 _SPARE_SECONDS = 5.0
-"""Permits come back so long after the timeout of the last request that may have used them."""
 
 
 @dataclass

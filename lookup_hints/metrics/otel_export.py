@@ -48,8 +48,8 @@ _log = logging.getLogger("lookup_hints.metrics")
 
 _Result = TypeVar("_Result")
 
+# Parts of a message that may hold a secret: a user's name before a host, a path, a query.
 _PLACES = re.compile(r"//[^/@\s]*@|(?<=url: )\S+|\?\S+")
-"""Parts of a message that may hold a secret: a user's name before a host, a path, a query."""
 
 
 class ExportStatus:
@@ -215,8 +215,8 @@ _UNITS = {"seconds": "s", "bytes": "By"}
 DATABASES = {"postgres": ("postgresql", "SELECT"), "sqlite": ("sqlite", "SELECT"), "redis": ("redis", "")}
 """By connector: OpenTelemetry's name of the system, and of the operation where there is just one."""
 
+# The connector that reports each HTTP request itself: a request of its lookup may have several.
 _HTTP = "http"
-"""The connector that reports each HTTP request itself: a request of its lookup may have several."""
 
 # The bounds that the semantic conventions give.
 _DATABASE_BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10)

@@ -36,11 +36,11 @@ Read = Callable[[], Mapping[LookupName, LookupMetrics]]
 
 LABELS = ("table", "alias", "connector", "line", "function")
 
+# Units that stand at the end of a name; of rows, keys and requests the name itself speaks.
 _BASE_UNITS = ("seconds", "bytes")
-"""Units that stand at the end of a name; of rows, keys and requests the name itself speaks."""
 
+# Buckets of `Latencies` at which those of Prometheus end: 80 us to 355 s, each 2.07 times the one before.
 _BOUNDS = range(24, 109, 4)
-"""Buckets of `Latencies` at which those of Prometheus end: 80 us to 355 s, each 2.07 times the one before."""
 
 
 def metric_name(field: str, unit: str) -> str:

@@ -9,9 +9,10 @@ from lookup_hints.errors import counted
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import BY_SPARK, LookupMetrics
 
+# Shares of the time from which a wait is worth a sentence: some waiting for Spark is always there.
 _MATTERS, _MATTERS_OF_SPARK = 0.1, 0.5
-"""Shares of the time from which a wait is worth a sentence: some waiting for Spark is always there."""
 
+# Causes of waiting as parts of a sentence that names a share of the time.
 _WAITS_FOR = {
     "source": "waiting for {table}",
     "slot": "waiting for {table}, with all of `capacity` in flight",
@@ -22,7 +23,6 @@ _WAITS_FOR = {
     "reading": "Spark was the slow side",
     "writing": "Spark was slow to take the rows",
 }
-"""Causes of waiting as parts of a sentence that names a share of the time."""
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from lookup_hints.metrics.readable_summary import (
 
 _CELL = "padding:2px 10px;border-bottom:1px solid #8883;white-space:pre;"
 _TABLE = "border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums;margin:4px 0"
+# Characters of a value that are shown.
 _LONGEST = 100
-"""Characters of a value that are shown."""
 
 
 Lookups = Mapping[LookupName, Measured]

@@ -49,8 +49,8 @@ UNOBSERVED: RequestObserver = _Unobserved()
 """Tells nobody."""
 
 
+# The fields that are plain numbers.
 _PLAIN = [name for name, kind in get_type_hints(LookupMetrics).items() if kind is int]
-"""The fields that are plain numbers."""
 
 
 # One clock turned from cause to cause: causes never overlap, so their seconds add up to the task's time.

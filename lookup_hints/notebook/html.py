@@ -45,8 +45,8 @@ def bar(progress: Progress) -> str:
 
 _SPINE, _SOURCE, _BOX = 90, 470, 360
 _FACT, _GAP = 16, 24
+# Characters in a line of a box.
 _WIDE = 51
-"""Characters in a line of a box."""
 _COLOURS = {"INNER": "#3b82c4", "LEFT": "#2f9e6e", "LEFT SEMI": "#b7791f", "LEFT ANTI": "#c2410c"}
 _SCAN = "#7c3aed"
 _FONT = "font-family:ui-monospace,Menlo,Consolas,monospace"

@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 _ROWS = 20
 
+# What a parameter can be.
 _VALUES = (
     *(str, bool, int, float, decimal.Decimal, bytes, type(None)),
     *(datetime.date, datetime.datetime, datetime.timedelta, list, tuple, dict),
 )
-"""What a parameter can be."""
 
 
 def load(shell: InteractiveShell) -> None:

@@ -22,20 +22,24 @@ _NODE = re.compile(
     r"^(?P<depth>[ :]*(?:[:+]- )?)(?P<text>\w.*?), Statistics\(sizeInBytes=(?P<size>[\d.E+]+) (?P<unit>\w+)"
     r"(?:, rowCount=(?P<rows>[\d.E+]+))?\b.*\)$"
 )
+# One EiB and more is what Spark says of what it does not know.
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-"""One EiB and more is what Spark says of what it does not know."""
 
 _COUNTED = ("Range", "LocalRelation", "InMemoryRelation", "Relation", "RelationV2", "HiveTableRelation")
+# A file scan has no row count, and its size is compressed; a row for each KiB is what is counted.
+# (docs/decisions/0153)
 _FILES = re.compile(r"Relation .*\] (parquet|orc|avro|csv|json|text|xml)")
+# Nodes that give as many rows as they get; behind others a figure is only a bound from above.
+# (docs/decisions/0153)
 _KEEPS_ROWS = (
     *("Project", "Sort", "Window", "Repartition", "RepartitionByExpression", "RebalancePartitions"),
     *("SubqueryAlias", "ResolvedHint", "ArrowEvalPython", "BatchEvalPython"),
 )
+# A name that a query gives, be it to another column of its files.
 _ALIAS = re.compile(r" AS (\w+)#")
-"""A name that a query gives, be it to another column of its files."""
 
+# Spark prints three digits of a count.
 _DIGITS = 0.995
-"""Spark prints three digits of a count."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,8 @@ class _Node:
         return self.text.split(maxsplit=1)[0]
 
 
+# `sizeInBytes` behind a filter is that of its input, so only nodes that keep all rows count.
+# (docs/decisions/0153)
 def certain_rows(explained: str, rows_of_files: RowsOfFiles = lambda _: None) -> LeftRows:
     """What ``EXPLAIN COST`` says for certain of the rows of a query.
 
@@ -160,10 +166,10 @@ def _sum_least(parts: Sequence[_Least]) -> _Least:
     )
 
 
+# Whose rows all go on: of a union the sum, of a join the most.
 _COMBINED = {
     "Union": slice(None),
     "Join LeftOuter": slice(0, 1),
     "Join RightOuter": slice(1, 2),
     "Join FullOuter": slice(None),
 }
-"""Whose rows all go on: of a union the sum, of a join the most."""

@@ -22,11 +22,14 @@ from lookup_hints.sql.lexer import Kind, quoted
 from lookup_hints.sql.text_edits import Edit
 
 
+# Made non-deterministic: then Spark computes a CTE that is read twice only once. (docs/decisions/0101)
 def must_run_once(statement: Statement, join: FoundJoin) -> bool:
     """Whether the rows of ``join`` are read more than once, and Spark can be made to compute them once."""
     return _is_read_again(statement, join) and _can_run_once(statement, join)
 
 
+# Aliases that rename nothing are removed by Spark, and its CTE rule then looks for columns that are gone
+# (PLAN_VALIDATION_FAILED). Private names are never removed. (docs/decisions/0175)
 def private_columns(analysis: Analysis, joins: Sequence[LookupJoin]) -> Iterator[Edit]:
     """The edits by which CTEs that are computed once have private columns; their readers give the names back.
 
@@ -88,6 +91,8 @@ def _is_read_again(statement: Statement, join: FoundJoin) -> bool:
     return any(len(statement.once(_readers_of_cte, cte)) > 1 for cte in _ctes_around(statement, join))
 
 
+# Below LATERAL and in subqueries of ON, ORDER BY and GROUP BY Spark takes no function that is not
+# deterministic. (docs/decisions/0101)
 def _can_run_once(statement: Statement, join: FoundJoin) -> bool:
     around = _ctes_around(statement, join)
     reading = [block for cte in around for block, _ in statement.once(_readers_of_cte, cte)]

@@ -43,6 +43,8 @@ class JoinOrder:
     parts: tuple[KeyEquality, ...] = ()
 
 
+# One type per form of join, each in a file of its own: before, an enum was asked for at every turn.
+# (docs/decisions/0130)
 class Form(ABC):
     """Where a lookup join stands: its left side, and how it is written; ``plan/forms`` has them."""
 
@@ -218,6 +220,8 @@ class LookupJoin(FoundJoin):
         return bool(self.use.column_aliases) or any(self.field(name) != name for name in self.columns)
 
 
+# The user's join stays as it is written: only the table's name becomes that of a view which reads it, so
+# NULLs, stars and USING are Spark's own. (docs/decisions/0150)
 @dataclass(frozen=True)
 class TableScan:
     """One place where a lookup table is read whole.
@@ -275,6 +279,8 @@ class LookupPlan:
         return " ".join((part if isinstance(part, str) else part.of(self.text)).split())
 
 
+# A form that cannot ask is no error: the planner reads the table, and Spark joins its rows.
+# (docs/decisions/0150)
 class CannotBeAsked(UnsupportedLookup):
     """A use of a lookup table cannot be a lookup join; where its source can be read, it is read instead.
 
@@ -289,6 +295,8 @@ class CannotBeAsked(UnsupportedLookup):
         self.use, self.reason = use, reason
 
 
+# A hint that names the table means: ask. Then the refusal stays, with what to write instead.
+# (docs/decisions/0150)
 class NotReadEither(UnsupportedLookup):
     """A lookup table that cannot be asked as it stands there; to read it would give other rows."""
 

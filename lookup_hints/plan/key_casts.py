@@ -80,6 +80,8 @@ def is_key_type(kind: str) -> bool:
     return kind in _KEY_TYPES or _DECIMAL.fullmatch(kind) is not None
 
 
+# A key is compared as Spark would compare it; where one value cannot stand for all that are equal, the found
+# row is checked again.
 def key_cast(left: str, column: str, *, ansi: bool = True, zone: str = "") -> KeyCast | None:
     """How a ``left`` value asks for a ``column`` value (Spark type names), or None: no single value does.
 

@@ -88,6 +88,8 @@ class Reference:
     at: Cut
 
 
+# Stays in place as a condition unless no join can fill the table with NULLs: a FULL JOIN puts rows of NULLs
+# beside those asked for. (docs/decisions/0071)
 @dataclass(frozen=True)
 class KeyEquality:
     """``left = dim column``.
@@ -197,6 +199,8 @@ def not_asked(
     ]
 
 
+# Where equalities cover the primary key, it alone is asked by; the others are conditions on the found row,
+# not misses. (docs/decisions/0001)
 def chosen_keys(
     keys: Iterable[KeyEquality], table: LookupTable, always: frozenset[str]
 ) -> tuple[KeyEquality, ...]:
@@ -327,6 +331,8 @@ def can_be_key(tree: exp.Expr, names: ColumnNames) -> bool:
     )
 
 
+# A subquery as a second key of one function ends in a NullPointerException of Spark 4.3.
+# (docs/decisions/0077)
 def has_condition_subquery(tree: exp.Expr) -> bool:
     """Whether it holds an IN or EXISTS over a query."""
     return any(found.find(exp.Query) for found in tree.find_all(exp.Exists, exp.In))

@@ -56,6 +56,7 @@ def surely_uses_lookup(text: SqlText, find_table: FindTable) -> bool:
     return any(True for _ in sure_uses(Statement(text, find_table)))
 
 
+# Facts are found once, decisions stay, and text is written last. (docs/decisions/0200)
 def plan(text: SqlText, hints: tuple[LookupHint, ...], context: Context) -> LookupPlan:
     """The plan of a statement that mentions a lookup table or has a LOOKUP hint.
 

@@ -22,6 +22,7 @@ from lookup_hints.sql.text_edits import Cut
 FindView = Callable[[str], LookThrough | None]
 """What a view of that name sees, where it is one lookup table and nothing more; else None."""
 
+# Functions of Spark's own that give one value for one row, and the same each time.
 _FUNCTIONS = tuple(
     getattr(exp, name)
     for name in (
@@ -32,7 +33,6 @@ _FUNCTIONS = tuple(
     )
     if hasattr(exp, name)
 )
-"""Functions of Spark's own that give one value for one row, and the same each time."""
 
 _OTHERS = (
     *(exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Between, exp.In),
@@ -49,6 +49,8 @@ def names_view(statement: Statement, find_view: FindView) -> bool:
     )
 
 
+# A query over one lookup table is that table with other columns, so it is asked by key instead of read.
+# (docs/decisions/0152)
 class ViewResolver:
     """What the relations of one statement are, looked through; each is read once."""
 
@@ -64,6 +66,8 @@ class ViewResolver:
         placed = self._statement.uses_as(virtual)
         return tuple(replace(use, through=self.through(use.relation)) for use in placed)
 
+    # Expressions are substituted in parentheses, which is right only for functions that give the same each
+    # time. (docs/decisions/0152)
     def of_query(self, query: Query) -> LookThrough | None:
         """What the query sees, where it is one lookup table and nothing more."""
         try:

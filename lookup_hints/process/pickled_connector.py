@@ -77,8 +77,8 @@ def _unpickle(identity: str, pickled: bytes) -> Any:
 
 # --- accumulators ----------------------------------------------------------------------------------
 
+# By the identity of the connectors that hold them; each with its zero.
 _accumulators: dict[str, WeakKeyDictionary[Any, Any]] = {}
-"""By the identity of the connectors that hold them; each with its zero."""
 
 
 class _Unpickler(Unpickler):

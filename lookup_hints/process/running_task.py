@@ -18,8 +18,8 @@ from lookup_hints.metrics.lookup_metrics import LookupMetrics, Plain, TaskRecord
 if TYPE_CHECKING:
     from lookup_hints.metrics.task_recorder import OnCounts
 
+# Of Spark's StreamExecution and MicroBatchExecution: properties of the jobs of a micro-batch.
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-"""Of Spark's StreamExecution and MicroBatchExecution: properties of the jobs of a micro-batch."""
 
 
 def job_property(name: str) -> str | None:

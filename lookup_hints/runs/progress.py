@@ -19,11 +19,11 @@ from lookup_hints.metrics.readable_summary import Moment, live_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Seconds between two looks.
 _EVERY = 0.25
-"""Seconds between two looks."""
 
+# Seconds after which a statement that has no tasks yet is said to be planned: a cold Spark takes ten.
 _SILENT = 1.0
-"""Seconds after which a statement that has no tasks yet is said to be planned: a cold Spark takes ten."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ class LiveLines:
         return now if before is None else replace(now, counts=now.counts - before.counts)
 
 
+# The pace is that since this many looks ago.
 _PACE_LOOKS = 9
-"""The pace is that since this many looks ago."""
 
 
 @contextmanager
@@ -224,6 +224,7 @@ class _Seen:
 _WIDTH = 30
 
 
+# Forty lines; rich would be an extra, so both ways would have to be kept. (docs/decisions/0166)
 class TerminalBar:
     """Says on a terminal how far a statement is, with a line for each lookup; goes away when it has ended.
 

@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 NO_BAR_OF_SPARK = {"spark.ui.showConsoleProgress": "false"}
 """Configuration by which a new Spark draws no bar: ours stands on the same line, and a log wants none."""
 
+# Seconds between two looks at the time.
 _EVERY = 1.0
-"""Seconds between two looks at the time."""
 
 Say = Callable[[str], None]
 """Shows a line in place of the line that it showed before."""
 
 
+# The JVM needs 1.6 s before Python can talk to it, so it starts while the rest is imported.
+# (docs/decisions/0193)
 class SparkStart:
     """A Spark that starts: its JVM at once and in the background, its session when it is asked for.
 

@@ -378,8 +378,8 @@ class Outcome:
 
 FilterValue = bool | int | str | date | Decimal
 
+# How many values each operator has; None for any number but none.
 _VALUES = {"=": 1, "<": 1, "<=": 1, ">": 1, ">=": 1, "IN": None, "IS NULL": 0, "IS NOT NULL": 0}
-"""How many values each operator has; None for any number but none."""
 
 
 @dataclass(frozen=True)

@@ -164,8 +164,8 @@ class Permits(Protocol):
         """
 
 
+# Seconds to wait after a refusal that says nothing of a pause.
 _PAUSE = 1.0
-"""Seconds to wait after a refusal that says nothing of a pause."""
 
 
 class _Free:

@@ -66,6 +66,8 @@ class Piece:
         return _string_value(self.text)
 
 
+# Our own lexer, as edits need exact places: sqlglot's tokens fold hint comments together and cut `'it''s'` in
+# two. (docs/decisions/0004)
 _PIECE = re.compile(
     r"""
       (?P<space>\s+)

@@ -20,6 +20,8 @@ _LATE = ("env", "file", "conf")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
+# Spark says what a variable holds, so environment, system properties and Spark Connect are right without
+# knowledge of ours. (docs/decisions/0172)
 def with_variables(text: SqlText, value_of: Callable[[str], str | None]) -> SqlText:
     """``text`` with its variables replaced, but for the references to secrets in lists of options.
 
@@ -39,6 +41,8 @@ def with_variables(text: SqlText, value_of: Callable[[str], str | None]) -> SqlT
     return text if made == text else SqlText(made)
 
 
+# A text that means the same to Spark under every setting, so that our readers need none.
+# (docs/decisions/0172)
 def with_backquotes(text: SqlText) -> SqlText:
     """``text`` with names in backquotes where they stand in double quotes; places stay true.
 

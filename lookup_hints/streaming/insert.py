@@ -23,8 +23,8 @@ from lookup_hints.streaming.stream_options import RESTART_OPTIONS, STREAM_OPTION
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# What follows a stream that has no alias.
 _AFTER_STREAM = (*CLAUSE_WORDS, "FOR")
-"""What follows a stream that has no alias."""
 
 
 @dataclass(frozen=True)

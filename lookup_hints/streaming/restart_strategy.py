@@ -205,6 +205,7 @@ def restart_strategy(values: Mapping[str, Any], *, has_checkpoint: bool) -> Rest
         raise OptionError(Problem(f"The restart strategy cannot be: {error}.")) from None
 
 
+# By Flink's name of a strategy: what makes it, and the option that gives each of its values.
 _KINDS: Mapping[str, tuple[Callable[..., RestartStrategy], Mapping[str, str]]] = {
     "none": (NoRestart, {}),
     "fixed-delay": (FixedDelayRestart, {"attempts": "attempts", "delay": "delay"}),
@@ -228,7 +229,6 @@ _KINDS: Mapping[str, tuple[Callable[..., RestartStrategy], Mapping[str, str]]] =
         },
     ),
 }
-"""By Flink's name of a strategy: what makes it, and the option that gives each of its values."""
 
 
 def _check_argument(holds: bool, message: str) -> None:

@@ -427,6 +427,7 @@ def _outside_parentheses(found: Sequence[Piece]) -> list[Piece]:
     return outside
 
 
+# What reads a statement, by its first word.
 _STATEMENTS: dict[str, Callable[[DdlReader], Ddl | None]] = {
     "CREATE": _read_create_if_ours,
     "DROP": _read_drop,
@@ -435,7 +436,6 @@ _STATEMENTS: dict[str, Callable[[DdlReader], Ddl | None]] = {
     "SHOW": _read_show,
     "REFRESH": _read_refresh,
 }
-"""What reads a statement, by its first word."""
 
 
 # --- what errors may show ----------------------------------------------------------------------------

@@ -270,8 +270,8 @@ def _no_connection(error: Exception, where: str, seconds: float) -> str:
     return f"{where} cannot be reached: {_os_error_text(error)}"
 
 
+# Codes of OpenSSL for a certificate that is not taken.
 _EXPIRED, _NOT_YET, _WRONG_NAMES = 10, 9, (62, 64)
-"""Codes of OpenSSL for a certificate that is not taken."""
 
 
 def _no_tls(error: Exception, where: str) -> HealthCheck:

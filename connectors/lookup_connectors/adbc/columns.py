@@ -16,8 +16,8 @@ from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ, cast, sql_typ
 
 _TYPE_NAMES = (b"POSTGRESQL:type", b"ADBC:postgresql:typname")
 _PLAIN_TEXT = {"", "text", "varchar", "bpchar", "name"}
+# Types that the driver gives as something that they are not: $1.00 as the number 100.
 _NEVER = {"money"}
-"""Types that the driver gives as something that they are not: $1.00 as the number 100."""
 
 _WHOLE_IN_DOUBLE = 2**53
 

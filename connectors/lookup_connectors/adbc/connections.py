@@ -43,12 +43,12 @@ _CASTS = {
 }
 _CASTING = " ".join(f"-c {name}={value}" for name, value in _CASTS.items())
 _CASTS_NOW = f"SELECT lower(name), setting FROM pg_settings WHERE lower(name) IN {tuple(_CASTS)}"  # noqa: S608
+# What sessions of PostgreSQL should begin with. Poolers refuse it, and servers before 14 know half of it.
 _SESSION_SETTINGS = (f"{_READ_ONLY} {_LIFE_SIGN} {_CASTING}", f"{_READ_ONLY} {_CASTING}", _READ_ONLY, "")
-"""What sessions of PostgreSQL should begin with. Poolers refuse it, and servers before 14 know half of it."""
+# Variables that libpq makes settings of, which count more than ours; and what takes each back.
 _OF_THE_ENVIRONMENT = {"PGTZ": "SET timezone = UTC", "PGDATESTYLE": "SET datestyle = ISO"}
-"""Variables that libpq makes settings of, which count more than ours; and what takes each back."""
+# DuckDB takes bound lists for a row or two, and would compare each value of an ASOF JOIN with all rows.
 _ASOF_SORTS = "SET GLOBAL asof_loop_join_threshold = 0"
-"""DuckDB takes bound lists for a row or two, and would compare each value of an ASOF JOIN with all rows."""
 _REFUSALS = ("startup parameter", "unrecognized configuration parameter")
 
 

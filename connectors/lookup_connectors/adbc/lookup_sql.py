@@ -25,11 +25,11 @@ Way = Literal["arrays", "lists", "rows", "parameters"]
 """How keys are bound: PostgreSQL's arrays, DuckDB's lists, a row of values for SQLite, a value for each."""
 
 _WAYS: dict[str, Way] = {"postgres": "arrays", "duckdb": "lists", "sqlite": "rows"}
+# Dialects that write the parameters as $1, $2, ...
 _NUMBERED = {"postgres", "redshift", "materialize", "risingwave"}
-"""Dialects that write the parameters as $1, $2, ..."""
 
+# What every build of SQLite takes, and what no warehouse refuses.
 _MOST_PARAMETERS = 900
-"""What every build of SQLite takes, and what no warehouse refuses."""
 
 MARK = "lookup_hints_mark"
 """The column with the position of a row's key, if that is asked for; less than 0 in the row that only says
@@ -343,8 +343,8 @@ def _compared_in_lists(plan: AdbcColumn, dialect: str, of: str = "") -> str:
     return f"make_timestamp(epoch_us({compared}))" if is_finer else compared
 
 
+# DuckDB compares each value with all rows of its key: for so many of a key, to sort the rows is faster.
 _MANY_VALUES = 16
-"""DuckDB compares each value with all rows of its key: for so many of a key, to sort the rows is faster."""
 
 
 def _share_keys(keys: pa.Table, by: int) -> bool:

@@ -37,8 +37,8 @@ OPTIONS = (
     MAX_BYTES_IN_FLIGHT,
 )
 
+# Names that the driver manager and drivers know, and that have options of their own here.
 _OWN = {"driver", "entrypoint", "path", "profile", "uri", "username", "password"}
-"""Names that the driver manager and drivers know, and that have options of their own here."""
 
 _POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 # One reading only: libpq takes the first @ for the end of the password, other readers take the last one.
@@ -47,8 +47,8 @@ _PLAIN_URL = re.compile(
 )
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:(?P<port>\d+))?")
 _HARMLESS = {"application_name", "connect_timeout", "sslmode", "target_session_attrs", "channel_binding"}
+# Parameters of a `file:` URI that SQLite knows; it passes over all others.
 _OF_SQLITE = {"vfs", "mode", "cache", "psow", "nolock", "immutable", "modeof"}
-"""Parameters of a `file:` URI that SQLite knows; it passes over all others."""
 _PORT = 5432
 
 

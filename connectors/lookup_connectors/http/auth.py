@@ -19,8 +19,8 @@ from lookup_connectors.http.response import HttpFailure, KeptConnectionLost, Res
 from lookup_connectors.shared.bytes_in_flight import ByteLease
 from lookup_hints.spi import LookupTable
 
+# A token is renewed this long before it ends, or in the last tenth of its life where that is shorter.
 _EARLY_SECONDS = 30.0
-"""A token is renewed this long before it ends, or in the last tenth of its life where that is shorter."""
 
 
 class Auth:

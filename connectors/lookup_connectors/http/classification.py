@@ -22,8 +22,8 @@ FAILURES = ("transient", "permanent", "throttled")
 ResponseKind = Literal["answer", "miss", "transient", "permanent", "throttled"]
 
 _ALWAYS_THROTTLED = (420, 429)
+# Codes that mean too many requests where a header says when to come back.
 _MAY_BE_THROTTLED = (403, 503, 509)
-"""Codes that mean too many requests where a header says when to come back."""
 SMALL_BODY = 64 * 1024
 """The body of a failure is looked at up to this size."""
 _CODE = re.compile(r"!?[1-5](\d\d|[xX]{2})")
@@ -114,6 +114,7 @@ _OTHERWISE = (
 )
 
 
+# One judge without I/O: answer, miss, transient, permanent or throttled. (docs/decisions/0176)
 @dataclass(frozen=True)
 class ResponseClassifier:
     """Classifies the responses to the requests of one table, whose status codes mean these."""
@@ -242,6 +243,8 @@ class ResponseClassifier:
             kind, _NONE, document, self._find_description(document) or _short_text(document), _FAILED
         )
 
+    # Words are compared by letters and digits, from a list. A word that is not in it changes nothing.
+    # (docs/decisions/0176)
     def _classify_by_envelope(self, document: Any, *, is_absent: bool = True) -> Classification | None:
         """The failure that an answer without rows tells beside them.
 

@@ -28,6 +28,7 @@ class BodyTooLarge(Exception):
     """A body is larger than it may be."""
 
 
+# Content codings are undone here: httpx inflates first and tells the size afterwards. (docs/decisions/0065)
 def decoded(body: bytes, codings: str, most_bytes: int) -> bytes:
     """``body`` without its ``codings``, of ``most_bytes`` at most.
 

@@ -24,6 +24,8 @@ from lookup_hints.spi import reporting
 _T = TypeVar("_T")
 
 
+# A connection for each request: making kept ones of httpx safe took a transport, a network and a parser
+# around its private parts. (docs/decisions/0199)
 class HttpxClient(HttpClient):
     """Carries requests by httpx."""
 

@@ -38,6 +38,7 @@ class _Sign(NamedTuple):
     text: re.Pattern[str] | None = None
 
 
+# How APIs say that what they answer is not whole, as they spell it. Names are compared without signs.
 _SIGNS: Mapping[str, _Sign] = {
     "_shards.failed": _Sign(),  # Elasticsearch, OpenSearch
     "_clusters.failed": _Sign(),
@@ -54,7 +55,6 @@ _SIGNS: Mapping[str, _Sign] = {
     "warnings": _Sign(text=re.compile(r"partial|unavailable|timed? ?out|incomplete|fail")),  # Thanos
     "userError": _Sign(text=re.compile(r"^(?!(?:IN)?VALID$)")),  # VIES
 }
-"""How APIs say that what they answer is not whole, as they spell it. Names are compared without signs."""
 
 _BY_PLAIN_NAME = {tuple(map(plain_name, path.split("."))): sign for path, sign in _SIGNS.items()}
 _TELLING = frozenset(path[0] for path in _BY_PLAIN_NAME) | ERRORS | HOLDERS
@@ -146,8 +146,8 @@ _FOLLOWING = word_set(
     """
 )
 _LAST = frozenset({"islast", "islastpage", "last", "lastpage"})
+# What is a number of pages whatever it stands beside; `pages` may be those of a book.
 _PAGES_ALONE = frozenset(COUNTS["pages"]) - {"pages"}
-"""What is a number of pages whatever it stands beside; `pages` may be those of a book."""
 _ALL_ALONE = frozenset(COUNTS["all"]) - {"total"}
 _COUNTING = {name for names in COUNTS.values() for name in names} | {"count", "number"}
 _OF_HEADERS = re.compile(r"total|next|page|pagination|more|continu|cursor|resumption")

@@ -90,6 +90,8 @@ class HttpConnection(asyncio.Protocol):
         self._size = self._announced = self._counted = self._head_size = 0
         self._has_head = self._reads_to_end = False
 
+    # Before a request goes out nothing may wait to be read: not in TLS, not in the socket.
+    # (docs/decisions/0081)
     def is_silent(self) -> bool:
         """Whether it may be asked, and nothing waits to be read that was not asked for."""
         assert self._transport is not None
@@ -204,6 +206,8 @@ class HttpConnection(asyncio.Protocol):
 
     # Many answers have one and the same head, which need not be parsed again.
 
+    # Many answers have the same head, byte for byte; one that came before is not parsed again.
+    # (docs/decisions/0196)
     def _remember_head(self, data: bytes) -> None:
         """Remember the head of ``data``, which is one whole answer, where it says itself how long it is."""
         end = data.find(_END_OF_HEAD) + 4
@@ -319,6 +323,8 @@ def _header_name(name: bytes) -> str:
 _ANSWER = re.compile(rb"\s*HTTP/\d(?:\.\d)? (\d{3})")
 
 
+# Over HTTP/1.1 only the order says whose an answer is. A second answer to one question would become the next
+# key's. (docs/decisions/0081, docs/decisions/0065)
 class DesyncGuard:
     """What came unasked over all connections of one client.
 
@@ -350,6 +356,8 @@ class DesyncGuard:
         self._asked_again.add(origin)
         self._is_in_doubt |= origin in self._origins
 
+    # A server that was caught once is not trusted again: its connections serve one request each.
+    # (docs/decisions/0081)
     def may_keep(self, origin: str) -> bool:
         """Whether a connection to ``origin`` may be used again."""
         return origin not in self._origins
@@ -368,6 +376,8 @@ class DesyncGuard:
             )
 
 
+# Servers and balancers say 408, 400 or 503 on an idle connection and close it: a farewell, and no answer.
+# (docs/decisions/0081)
 def _is_row_or_miss(status: int) -> bool:
     """Whether it can be taken for a row or a miss; many servers say goodbye with 408, 400 or 503."""
     return 200 <= status < 400 or status in (404, 410)

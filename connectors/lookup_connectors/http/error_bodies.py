@@ -19,8 +19,8 @@ def word_set(words: str) -> frozenset[str]:
 
 
 _DEPTH = 5
+# This many members of a list are looked at.
 _MOST = 50
-"""This many members of a list are looked at."""
 
 # Codes that mean too many requests, that a quota is used up, and that asking again may help.
 THROTTLED = word_set(
@@ -123,8 +123,8 @@ _COUNTED = {*COUNTS["all"], "totalrows", "count", "resultcount"}
 _MESSAGES = word_set("message messages msg detail details info")
 _NUMBERED = word_set("code cod statuscode resultcode retcode returncode ret infocode respcode responsecode")
 _SAYS_WELL = re.compile(r"\b(?:ok|okay|success\w*|succeeded|completed?|done)\b|成功", re.IGNORECASE)
+# Members that hold rows of any kind: a number beside one is no column.
 _GENERAL = word_set("data result results items rows content payload body response records list value")
-"""Members that hold rows of any kind: a number beside one is no column."""
 
 
 @lru_cache(4096)
@@ -253,6 +253,7 @@ def is_refused(envelope: Mapping[str, Any]) -> bool:
     )
 
 
+# An API may answer an error with 200; taken for rows, each was a miss that nobody saw. (docs/decisions/0176)
 def errors_told(envelope: Mapping[str, Any]) -> list[str]:
     """The members of ``envelope`` that are errors though rows came; a message alone may be one of success."""
     return [

@@ -24,10 +24,10 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 SECOND_TRIES = 10
 """This many requests whose kept connection was lost are sent again at once."""
 _ANSWERS = ("answer", "miss")
+# A parsed document of small objects takes this many times the bytes of its text.
 _PARSED = 8
-"""A parsed document of small objects takes this many times the bytes of its text."""
+# What gateways answer where they cannot reach the server.
 _UNREACHABLE = (502, 503, 504)
-"""What gateways answer where they cannot reach the server."""
 _OURS = frozenset({"authorization", "cookie", "proxy-authorization", "host"})
 
 
@@ -58,6 +58,8 @@ def ending_of_failure(failure: Exception) -> Ending:
     return "lost"
 
 
+# Redirects, pauses and tokens are decided without I/O; a client only carries one request to its end.
+# (docs/decisions/0021)
 @dataclass
 class Exchange:
     """Asks one origin, under its limits, with its credentials.
@@ -197,6 +199,8 @@ class Exchange:
                 self._seconds_before_repeat(response, classified, ending, wait, deadline),
             )
 
+    # Retry-After: 0 for ever would be asked at the speed of the network; one of 400 digits would close the
+    # origin. (docs/decisions/0065)
     def _seconds_before_repeat(
         self,
         response: Response,
@@ -259,6 +263,8 @@ class Exchange:
             else requests
         )
 
+    # What a reference stands for goes to the origin of `url` alone; a redirect elsewhere carries only what
+    # was written out. (docs/decisions/0082)
     def _with_credentials(self, request: Request, credentials: dict[str, str]) -> Request:
         """``request`` with what proves who we are; no other origin gets to see that, or anything private."""
         if not credentials and not request.headers:

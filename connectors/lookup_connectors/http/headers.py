@@ -62,6 +62,7 @@ def _unquote_text(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text.strip()
 
 
+# By the grammar: a quoted comma ends no link. (docs/decisions/0176)
 def next_link(header: str, base: str) -> str | None:
     """The first URL of a next page in the header ``Link`` of an answer from ``base`` (RFC 8288)."""
     for value, parameters in members(header):
@@ -76,16 +77,16 @@ def next_link(header: str, base: str) -> str | None:
 
 # --- pauses and rate limits -----------------------------------------------------------------------
 
+# A number above it is a moment, below it a time from now.
 _EPOCH = 1e9
-"""A number above it is a moment, below it a time from now."""
+# Above the first a moment is told in so many parts of a second.
 _FINER_THAN_SECONDS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
-"""Above the first a moment is told in so many parts of a second."""
+# A longer pause is a mistake of the server, which should not close an origin for good.
 _LONGEST_TOLD = 7 * 86400.0
-"""A longer pause is a mistake of the server, which should not close an origin for good."""
 _MOST_DIGITS = 30
 
+# The headers that say when to come back, with the seconds of their unit; the finest comes first.
 _RETRY_AFTER = {"retry-after-ms": 1e-3, "x-ms-retry-after-ms": 1e-3, "retry-after": 1.0, "x-retry-after": 1.0}
-"""The headers that say when to come back, with the seconds of their unit; the finest comes first."""
 _ABOUT_LIMITS = re.compile(r"rate-?limit")
 _REMAINS = re.compile(r"remaining|reset-?after|reset(?:-?time)?")
 _NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)")

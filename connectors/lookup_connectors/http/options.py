@@ -210,6 +210,7 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _ORIGIN = re.compile(r"https?://[^/?#{}]+(?=[/?]|$)", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{[^}]*\}")
 _BRACES = re.compile(r"\{[^{}]*\}")
+# Options that are of no use without another one.
 _BELONGS = {
     "password": "username",
     "api-key-header": "api-key",
@@ -221,7 +222,6 @@ _BELONGS = {
     "tls-key": "tls-cert",
     "tls-key-password": "tls-cert",
 }
-"""Options that are of no use without another one."""
 
 _T = TypeVar("_T")
 

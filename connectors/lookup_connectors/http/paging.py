@@ -23,10 +23,12 @@ KINDS = ("none", "link", "next_url", "cursor", "page", "offset")
 
 _PART = re.compile(r"(\d{1,18})-(\d{1,18})/(\d{1,18})")
 _ASKED_FOR = "'page' or 'offset' may ask for the rest, or 'cursor' where there is a cursor, too"
+# What APIs answer that are asked for a page behind the last one.
 _BEYOND = (400, 404, 410, 416, 422)
-"""What APIs answer that are asked for a page behind the last one."""
 
 
+# Half an answer with a link to the rest is not an answer: what says that there is more is followed, or
+# refused. (docs/decisions/0176)
 @dataclass(frozen=True)
 class Paging:
     """How an API pages.
@@ -190,6 +192,8 @@ class Paging:
             return exchange.page(answered.request, _check_type(found, str))
         return self._with_parameter(request, _check_type(found, str, int, float, Decimal))
 
+    # A warning in a worker's log would leave the rows wrong; `'paging' = 'none'` is the way to want the first
+    # page alone. (docs/decisions/0176)
     def _refuse_incomplete(self, answered: Answered, way: Sequence[str]) -> None:
         """Refuse an answer that is not all, where nothing says that a part is wanted.
 

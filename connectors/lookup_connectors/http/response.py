@@ -206,6 +206,7 @@ class ResponseReader:
     charset: str = ""
     unseen: dict[str, int] = field(default_factory=dict, compare=False)
 
+    # NaN and Infinity are read, as many servers write them. (docs/decisions/0065)
     def document(self, response: Response) -> Any:
         """The JSON document of ``response``, None for an empty body."""
         try:
@@ -341,6 +342,8 @@ class ResponseReader:
 
         return pa.table([column(field) for field in schema], schema=schema)
 
+    # An API that does not know a parameter gives what it has; such rows matched nothing, and every key was a
+    # miss. (docs/decisions/0065)
     def check_asked(self, rows: pa.Table, column: str, asked: Sequence[Any]) -> None:
         """Refuse rows that say that they are another key's: an API that does not select, gives all it has."""
         said = rows.column(column).to_pylist()
@@ -520,8 +523,8 @@ def _charset_of(content_type: str) -> str:
     return _OTHER_CHARSETS.get(named.lower(), named)
 
 
+# What databases call them: the first says nothing.
 _OTHER_CHARSETS = {"binary": "", "utf8mb4": "utf-8", "utf8mb3": "utf-8"}
-"""What databases call them: the first says nothing."""
 
 
 def unreadable(column: pa.Field, source: Path | str) -> str:

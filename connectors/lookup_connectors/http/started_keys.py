@@ -61,6 +61,7 @@ class StartedKey:
         self._keys.cancel(self)
 
 
+# Ordinary keys take no coroutine of their own. (docs/decisions/0196)
 class StartedKeys:
     """The keys of one task that are under way."""
 
@@ -73,6 +74,8 @@ class StartedKeys:
         self._served = self._size = 0
         self._now = 0.0
 
+    # Where a connection is open, a permit is free and the answer has room; all requests of one turn go out
+    # together. (docs/decisions/0196)
     def start(self, rows: Sequence[RowRequest]) -> Sequence[StartedKey]:
         """Ask for the first of ``rows``: as many as connections, bytes and permits allow without waiting.
 

@@ -240,8 +240,8 @@ _BYTES = """
 SELECT relkind::text AS kind, CASE relkind WHEN 'p' THEN NULL ELSE pg_relation_size(oid) END AS bytes
 FROM pg_catalog.pg_class WHERE oid = $1
 """
+# A table of so many bytes is read faster than an index is looked into.
 _SMALL = 1024 * 1024
-"""A table of so many bytes is read faster than an index is looked into."""
 
 # Who may not see others' sessions may see how many there are.
 _CONNECTIONS = """

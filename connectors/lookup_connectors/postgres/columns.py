@@ -49,6 +49,8 @@ class SourceColumn:
     dimensions: int = 1
 
 
+# Values travel as exact text: asyncpg reads 'infinity' as a date, and Arrow parses text faster than asyncpg
+# makes objects. (docs/decisions/0006)
 @dataclass(frozen=True)
 class PostgresColumn:
     """How one column is selected, and compared with keys.

@@ -186,6 +186,8 @@ class PostgresConnector(
 
     # The whole table.
 
+    # Found on the driver, so that each part means the same to all tasks, also to one that is repeated.
+    # (docs/decisions/0146)
     def partitions(self, wanted: int) -> Sequence[str]:
         """Ranges of blocks; one where rows have no place: a view, a foreign table, servers before 14."""
         return ranges(asyncio.run(self._count_blocks()), wanted)

@@ -20,6 +20,8 @@ _CONNECTIONS = 4
 _LEAST = 256 * 1024
 
 
+# asyncpg reads an answer to its end, so the statement says the size first, and sends nothing that is too
+# large. (docs/decisions/0086)
 class AnswerSizes:
     def __init__(self, in_flight: int, row_bytes: float) -> None:
         self.budget = BytesInFlight(in_flight)
@@ -77,11 +79,11 @@ The function tells the file of now, the catalog that of the moment, or 0 for tab
 when the table is locked.
 """
 
+# More than rows in a block.
 _PLACES = 2048
-"""More than rows in a block."""
 
+# So many are read at once, and have less than a gigabyte even where values in rows are compressed well.
 _MOST_PLACES = 256 * _PLACES
-"""So many are read at once, and have less than a gigabyte even where values in rows are compressed well."""
 
 _MOST_BYTES = 8 * CHUNK_BYTES
 
@@ -89,6 +91,7 @@ _RANGE = re.compile(r"(\d+)-(\d*)")
 _CSV = {"bigint": pa.int64(), "float8": pa.float64(), "boolean": pa.bool_()}
 
 
+# Ranges of blocks need no index, no column of numbers and no statistics, and are even. (docs/decisions/0146)
 def ranges(blocks: int, wanted: int) -> tuple[str, ...]:
     """Up to ``wanted`` ranges of blocks; the last one has no end, as the table may grow.
 
@@ -161,6 +164,7 @@ async def read_ranges(
 
 
 # Arrow parses CSV several times as fast as a driver makes objects of rows.
+# COPY and Arrow's CSV reader: a cursor made a Python object of each value. (docs/decisions/0146)
 async def copied(connection: asyncpg.Connection, query: str) -> AsyncGenerator[bytes, None]:
     """The rows of ``query`` as CSV, in chunks of whole rows; the server is read as fast as they are taken.
 

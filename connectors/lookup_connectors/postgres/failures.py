@@ -33,6 +33,7 @@ _TIPS = {
     "53300": "Lower 'pool-size' (it counts per worker process), or put a pooler in front.",
     "54": "Lower 'batch-size'.",
 }
+# What a doctor calls that which failed, by how SQLSTATEs begin.
 _CHECKS = {
     "28": "login",
     "3D": "database",
@@ -42,7 +43,6 @@ _CHECKS = {
     "42703": "columns",
     "53300": "connections",
 }
-"""What a doctor calls that which failed, by how SQLSTATEs begin."""
 
 
 class PostgresFailure(ConnectorError):

@@ -72,6 +72,8 @@ def check_networks(table: LookupTable) -> None:
         raise option_error(table, what, tip)
 
 
+# The address is a column that PostgreSQL has not: ON o.ip = g.network would be an equality that is none.
+# (docs/decisions/0190)
 @dataclass(frozen=True)
 class AddressColumn(PostgresColumn):
     """The column of addresses, over the column of networks ``source``.

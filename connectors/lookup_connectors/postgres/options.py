@@ -73,8 +73,8 @@ OPTIONS: tuple[Option, ...] = (
     MAX_BYTES_IN_FLIGHT,
 )
 
+# Options, and what they are as parameters.
 _PARAMETERS = {"host": "host", "port": "port", "database": "dbname", "user": "user", "password": "password"}
-"""Options, and what they are as parameters."""
 TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 """Options that are parameters, too."""
 _SERVER = (*_PARAMETERS, "url", *TLS)

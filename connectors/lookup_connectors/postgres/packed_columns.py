@@ -32,12 +32,12 @@ _FIXED: dict[str, tuple[str, str, str, pa.DataType]] = {
     "timestamptz": ("timestamptz_send", "int8send(0)", "q", pa.int64()),
 }
 
+# What 2000 is in Arrow's counts of days and microseconds, which begin in 1970.
 _SINCE_2000 = {
     "date": pa.scalar(10_957, pa.int32()),
     "timestamp": pa.scalar(946_684_800_000_000, pa.int64()),
     "timestamptz": pa.scalar(946_684_800_000_000, pa.int64()),
 }
-"""What 2000 is in Arrow's counts of days and microseconds, which begin in 1970."""
 
 
 @dataclass(frozen=True)

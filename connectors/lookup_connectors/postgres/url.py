@@ -21,18 +21,18 @@ SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full"
 FILES = ("passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl")
 """Parameters that name files."""
 
+# Parameters that the driver reads in its URL.
 _DRIVERS = (
     *("sslmode", "sslrootcert", "sslcert", "sslkey", "sslpassword", "sslcrl"),
     *("ssl_min_protocol_version", "ssl_max_protocol_version", "krbsrvname", "gsslib"),
 )
-"""Parameters that the driver reads in its URL."""
 _OWN = (
     *("host", "hostaddr", "port", "dbname", "user", "password", "passfile", "service", "servicefile"),
     *("connect_timeout", "target_session_attrs", "load_balance_hosts", "channel_binding", "sslnegotiation"),
     *("application_name", "fallback_application_name", "options", "pgbouncer"),
 )
+# Names that others have for a parameter; Prisma and JDBC say with the last two where tables are.
 _ALIASES = {"database": "dbname", "username": "user", "schema": "search_path", "currentSchema": "search_path"}
-"""Names that others have for a parameter; Prisma and JDBC say with the last two where tables are."""
 _ENCRYPTED = ("require", "verify-ca", "verify-full")
 _CHOICES: Mapping[str, Sequence[str]] = {
     "sslmode": SSL_MODES,
@@ -43,6 +43,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "gssencmode": ("disable", "prefer", "require"),
     "pgbouncer": ("true", "false", "1", "0"),
 }
+# Values by which a parameter asks for what is done anyway.
 _AS_HERE: Mapping[str, Sequence[str]] = {
     "gssencmode": ("disable", "prefer"),
     "client_encoding": ("auto", "utf8", "utf-8", "unicode"),
@@ -55,15 +56,15 @@ _AS_HERE: Mapping[str, Sequence[str]] = {
     "min_protocol_version": ("3.0",),
     "max_protocol_version": ("3.0", "latest"),
 }
-"""Values by which a parameter asks for what is done anyway."""
+# Parameters that only tune, and that the driver cannot heed.
 _WITHOUT_EFFECT = (
     *("keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout"),
     *("client_encoding", "sslcompression", "sslsni", "sslkeylogfile", "max_protocol_version", "authtype"),
     *("tty", "supa", "workaround", "uselibpqcompat"),
     *("connection_limit", "pool_timeout", "socket_timeout", "statement_cache_size"),  # Prisma
 )
-"""Parameters that only tune, and that the driver cannot heed."""
 _VERIFY = "leave it out, and write sslmode=verify-full, so that it is the right server"
+# Parameters that change safety or meaning, or that belong to others, and what to write instead.
 _REFUSED = {
     "gssencmode": "GSS encryption is not spoken: write gssencmode=prefer, and an sslmode that encrypts",
     "require_auth": f"the driver answers any way of login: {_VERIFY}",
@@ -90,7 +91,6 @@ _REFUSED = {
     "connectTimeout": "write connect_timeout",
     "socketTimeout": "write 'timeout'",
 }
-"""Parameters that change safety or meaning, or that belong to others, and what to write instead."""
 KNOWN = (*_DRIVERS, *_OWN, *_WITHOUT_EFFECT, *_REFUSED)
 
 _ENCODE = (
@@ -185,6 +185,8 @@ def parameters_of(text: str) -> dict[str, str]:
     return _Parameters().read_url(text.strip()[text.strip().index("//") + 2 :])
 
 
+# asyncpg takes what it does not know for a setting of the session; so we read strings as libpq does.
+# (docs/decisions/0179)
 class _Parameters:
     def __init__(self) -> None:
         self._found: dict[str, str] = {}
@@ -261,6 +263,8 @@ class _Parameters:
             raise NotUnderstood(f"it gives {name!r} twice", "Leave one of them out.")
 
 
+# A raw @ or # is an error: readers of URLs do not agree where a password with one ends, and one of them would
+# be another host. (docs/decisions/0179)
 def _decode_percent(text: str) -> str:
     """``text`` without percent-encoding; a plus is a plus."""
     if re.search("%(?![0-9A-Fa-f]{2})", text):
@@ -325,6 +329,8 @@ def _is_as_here(name: str, value: str) -> bool:
     return value.lower() in _AS_HERE.get(name, ())
 
 
+# asyncpg has no channel binding; what it is for, that nobody stands between, a checked certificate ensures,
+# too. (docs/decisions/0179)
 def _tls_parameters(given: Mapping[str, str]) -> dict[str, str]:
     """What the driver reads in its URL.
 
@@ -344,6 +350,7 @@ def _tls_parameters(given: Mapping[str, str]) -> dict[str, str]:
     return tls
 
 
+# hostaddr with verify-full is refused: the driver checks the name that it connects to. (docs/decisions/0179)
 def _hosts_and_ports(given: Mapping[str, str], mode: str | None) -> tuple[tuple[str, int], ...]:
     names = given["host"].split(",") if "host" in given else []
     addresses = given["hostaddr"].split(",") if "hostaddr" in given else []

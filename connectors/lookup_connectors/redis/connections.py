@@ -54,6 +54,7 @@ _URL = (
     "Write redis://user:password@host:6379/0, or rediss:// for TLS; what is special in them percent-encoded."
 )
 _SCHEMES = ("redis", "rediss")
+# For parameters that other clients know, what to write instead.
 _PARAMETERS = {
     "db": " (a database is the path: redis://host:6379/2)",
     "password": " (a password goes before the host: redis://:password@host)",
@@ -66,7 +67,6 @@ _PARAMETERS = {
     "socket_connect_timeout": " ('connect-timeout')",
     "timeout": " ('request-timeout')",
 }
-"""For parameters that other clients know, what to write instead."""
 _OTHER_SCHEMES = {
     "valkey": "Valkey is asked as redis://.",
     "valkeys": "Valkey with TLS is asked as rediss://.",

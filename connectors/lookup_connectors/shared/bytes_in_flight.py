@@ -30,8 +30,8 @@ MAX_BYTES_IN_FLIGHT = Option(
 )
 
 
+# More leases than a process makes.
 _AGES = 2**62
-"""More leases than a process makes."""
 
 
 # One budget for all answers of a connector: a fixed part for each request would forbid one large answer and

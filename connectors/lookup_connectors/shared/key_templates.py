@@ -162,6 +162,7 @@ def _reading_pattern(parts: tuple[str | Hole, ...], kinds: tuple[type, ...]) -> 
     return re.compile("".join(pieces), re.DOTALL)
 
 
+# How values are spelled that no text between columns can be mistaken for; all others may hold anything.
 _SPELLINGS: Mapping[type, str] = {
     int: r"-?\d+",
     bool: "true|false",
@@ -169,7 +170,6 @@ _SPELLINGS: Mapping[type, str] = {
     datetime: r"[-\d]+T[:.\d]+Z?",
     Decimal: r"-?\d+(?:\.\d+)?",
 }
-"""How values are spelled that no text between columns can be mistaken for; all others may hold anything."""
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -185,6 +185,8 @@ _BEFORE_VALUES = tuple(":=,([\"'")
 _DOUBLE_IT = "Braces that are text are doubled: {{ and }}."
 
 
+# Braces are never text by chance: `:id`, `<id>` and `{{id}}` of API pages would be sent as they stand, and
+# find nothing. (docs/decisions/0178)
 def parse_template(
     text: str, columns: Sequence[str], place: TemplatePlace = "key", start: int = 0
 ) -> Template:
@@ -369,6 +371,7 @@ _PERCENT = r"%(?:\((\w+)\)[sd]?|(?![0-9A-Fa-f]{2})[sd]?)"
 _ENCODED = r"(?i:%7B((?:(?!%7D).)*)%7D)"
 _ANGLES = r"<(?:\w+:)?([\w.-]+)>"
 _ODATA = "(?!(?:value|count|ref|links|metadata|batch|all)\\b)"
+# How others write holes, at each place: whether only with the name of a column that no hole names.
 _SIGNS: Mapping[TemplatePlace, Sequence[tuple[re.Pattern[str], bool]]] = {
     "path": _compile_signs(
         _ENCODED,
@@ -383,7 +386,6 @@ _SIGNS: Mapping[TemplatePlace, Sequence[tuple[re.Pattern[str], bool]]] = {
         r"^:(\w+)$", r"^<([\w.-]+)>$", r"%\((\w+)\)[sd]", r"^\[(\w+)\]$", never_text=(rf"^{_FORMAT}$",)
     ),
 }
-"""How others write holes, at each place: whether only with the name of a column that no hole names."""
 
 
 # --- keys -----------------------------------------------------------------------------------------

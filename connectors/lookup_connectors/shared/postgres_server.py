@@ -20,8 +20,8 @@ from lookup_hints.spi import Ending, TableSize
 # connection (08, 53, 57), a deadlock or serialization failure (40), a lock (55), an I/O error (58).
 _PERMANENT = re.compile("0A|22|25006|26|28|2F|3D|3F|42|54")
 _TOO_MUCH = ("53", "57014")
+# How SQLSTATEs begin of a server with too much to do, and of one that is not there, or not for long.
 _GONE = ("08", "57P")
-"""How SQLSTATEs begin of a server with too much to do, and of one that is not there, or not for long."""
 
 
 def is_permanent(state: str) -> bool:

@@ -252,8 +252,8 @@ _OFFSET = re.compile(
 )
 _UTC = ("Z", "UTC", "GMT", "UT", "Zulu")
 _REGION = re.compile(r"[A-Za-z_]+(/[A-Za-z0-9_+-]+)+")
+# Characters of a moment with microseconds and without a zone.
 _WHOLE = 26
-"""Characters of a moment with microseconds and without a zone."""
 
 
 def _tidied_moments(texts: pa.Array) -> pa.Array:

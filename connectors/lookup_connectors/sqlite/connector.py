@@ -89,8 +89,8 @@ SELECT part.name FROM pragma_index_info((
   GROUP BY i.name HAVING count(c.name) = count(*) AND min(c."notnull") = 1
   ORDER BY count(*), i.name LIMIT 1)) AS part ORDER BY part.seqno
 """
+# So few are read as fast without an index.
 _FEW_ROWS = 1000
-"""So few are read as fast without an index."""
 
 
 @dataclass(frozen=True)

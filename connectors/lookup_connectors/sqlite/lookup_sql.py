@@ -15,8 +15,8 @@ from lookup_connectors.shared.sqlite_types import as_stored, asked_keys, equalit
 from lookup_hints.spi import Filter, FilterValue, OrderCondition
 
 MAX_VARIABLES = 999  # what every build of SQLite takes
+# A partition of fewer rows is not worth a task.
 _FEWEST_ROWS = 50_000
-"""A partition of fewer rows is not worth a task."""
 
 
 def parts(keys: pa.Table) -> Iterator[pa.Table]:

@@ -49,8 +49,8 @@ MOST_SEGMENTS = 2 * MERGED_AT_ONCE
 
 _FULL = 7 / 8
 _FEWER = 1 / 2
+# No merged segment is larger than this part of the limits: the oldest one is not much of the whole.
 _SHARE = 1 / 8
-"""No merged segment is larger than this part of the limits: the oldest one is not much of the whole."""
 
 
 RowsAt = tuple[pa.Table, Positions]
@@ -303,8 +303,8 @@ _JITTER = 0.1
 
 # A moment without a zone is over when it is over twelve hours west of Greenwich; that asks for a key once too
 # often, never too seldom. (docs/decisions/0195)
+# The largest UTC offset on Earth, in seconds: by then a local time has come everywhere.
 _WESTERNMOST = 12 * 3600.0
-"""The largest UTC offset on Earth, in seconds: by then a local time has come everywhere."""
 
 
 @dataclass(frozen=True)

@@ -51,12 +51,12 @@ from lookup_hints.cache.store.segment_files import (
     opened,
 )
 
+# Ranges of hashes; a power of two.
 _RANGES = 128
-"""Ranges of hashes; a power of two."""
 
 _SHIFT = np.uint64(64 - _RANGES.bit_length() + 1)
+# Bytes of rows that are held in memory, and that a segment has unless one range has more.
 _AT_ONCE = 4 * 1024 * 1024
-"""Bytes of rows that are held in memory, and that a segment has unless one range has more."""
 
 
 class FullTable:

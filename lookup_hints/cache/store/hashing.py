@@ -19,12 +19,12 @@ Numbers: TypeAlias = npt.NDArray[Any]
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _ODD_TOO = np.uint64(0xD6E8FEB86659FD93)
 _HALF = np.uint64(32)
+# Where runs that ascend are as long as this, to merge them is faster than to sort all.
 _LONG_RUN = 256
-"""Where runs that ascend are as long as this, to merge them is faster than to sort all."""
 
 _WORD = 8
+# Masks for the first 0 to 8 bytes of a word.
 _FIRST_BYTES = np.array([(1 << (8 * size)) - 1 for size in range(_WORD + 1)], np.uint64)
-"""Masks for the first 0 to 8 bytes of a word."""
 
 _NUMBERS = (types.is_integer, types.is_floating, types.is_date, types.is_timestamp, types.is_duration)
 _TEXTS = (types.is_string, types.is_binary)

@@ -33,8 +33,8 @@ _TAIL = struct.Struct("<QQQQ")  # lengths of the index and of the directory, che
 _BLOCK = 512
 _NUMBERS: dict[str, npt.DTypeLike] = {"starts": np.int32, "counts": np.int32, "loaded": np.float64}
 _KEYED_BY = "keyed_by"
+# So many for each entry, or up to twice as many: mostly the first entry of a slot is the one.
 _SLOTS = 2
-"""So many for each entry, or up to twice as many: mostly the first entry of a slot is the one."""
 
 
 Directory = npt.NDArray[np.int32]
@@ -240,8 +240,8 @@ except ImportError:  # on Windows
 else:
     _can_ask = True
 
+# This part of what is left stays free for the lookup itself.
 _SPARE = 0.5
-"""This part of what is left stays free for the lookup itself."""
 
 
 # Room is checked before mapping: a mapped file without room on the disk ends the process.

@@ -14,6 +14,7 @@ from lookup_hints.spi.lookup_options import AUTO, SCAN
 
 """The values of the option ``access``."""
 
+# Where reading begins to be faster, measured over keys at random. (docs/decisions/0153)
 LEFT_ROWS_PER_ROW = 0.9
 """Reading is better from so many left rows for each row of the table on: `benchmarks/bench_crossover.py`."""
 
@@ -64,6 +65,8 @@ class AccessDecision:
     reads_after: int | None = None
 
 
+# Read only where it is certain: Spark's sizes are bounds from above, so a guess could be wrong by any factor.
+# (docs/decisions/0153)
 def decide(case: Case, size: Callable[[], TableSize], left: Callable[[], LeftRows]) -> AccessDecision:
     """The decision; ``size`` and ``left`` cost a trip each, and are asked for only where they matter."""
     if case.requested == SCAN:

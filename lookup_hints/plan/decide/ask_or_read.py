@@ -34,8 +34,8 @@ from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut, Fragment
 
 _FILTERED = "unknown: conditions or joins may take some away before they are asked for"
+# Options of a table that say what becomes of misses and failures, which a read does not know.
 _SAYS_HOW_TO_ASK = ("retry-predicate", "on-error", "max-requests")
-"""Options of a table that say what becomes of misses and failures, which a read does not know."""
 
 
 def access_of_all(facts: Facts, joins: Sequence[FoundJoin]) -> dict[LookupUse, AccessDecision]:
@@ -176,6 +176,8 @@ def _roles_around(block: Block) -> Iterator[Role]:
         around = around.query.parent
 
 
+# Rows of the left side are not all asked for: Spark lets conditions sink below the join.
+# (docs/decisions/0153)
 def _left_rows(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> LeftRows:
     left = _certain_left(facts, joins, join)
     if left is None:
@@ -222,6 +224,8 @@ def _certain_left(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> 
     return None if left.at is None or _holds_lookups(facts, join.home, left.at) else left
 
 
+# Other lookup tables are empty stubs to Spark here: an inner join with one makes all of it empty.
+# (docs/decisions/0153)
 def _holds_lookups(facts: Facts, block: Block, part: Cut) -> bool:
     """Whether the part, or a CTE that it may name, holds a lookup table: Spark sees an empty one there."""
     parts = [part, *(cte.at for level in block.query.levels for cte in level)]
@@ -293,6 +297,7 @@ _OVER_ALL_ROWS = frozenset(
 ) | {"COLLECT_LIST", "COLLECT_SET", "PERCENTILE", "OVER"}
 
 
+# Under a LIMIT few rows may be wanted, so reading a whole table is not certain to pay.
 def stopped_early(facts: Facts, joins: Iterable[FoundJoin]) -> frozenset[int]:
     """The indices of the tables of joins whose rows go to a LIMIT as they come: neither sorted nor grouped.
 

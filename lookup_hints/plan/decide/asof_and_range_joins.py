@@ -33,10 +33,11 @@ from lookup_hints.sql.text_edits import Cut, Fragment
 FEW_ROWS = 16
 """So many rows of a key are fetched, and kept for all values that are compared with them."""
 
+# The present as Spark knows it; others are compared with `current_timestamp()`.
 _PRESENT = {"timestamp_ntz": "localtimestamp()", "date": "current_date()"}
-"""The present as Spark knows it; others are compared with ``current_timestamp()``."""
 
 
+# AS OF over versions and ASOF JOIN become one `OrderCondition`. (docs/decisions/0191)
 def with_order(statement: Statement, join: FoundJoin) -> FoundJoin:
     """``join``, which says which of the rows of a key it wants, where it wants some.
 
@@ -124,6 +125,7 @@ def _own_column(join: FoundJoin, part: Conjunct) -> str | None:
     return column if is_own else None
 
 
+# A range without an equality has no key: the table is kept whole, sorted by its starts. (docs/decisions/0208)
 def ranges_in(
     statement: Statement, join: FoundJoin, conditions: Iterable[Conjunct]
 ) -> Iterator[tuple[JoinOrder, Conjunct]]:

@@ -132,6 +132,7 @@ class Cluster:
     tasks: int | None
 
 
+# One budget for each origin: host, port and user, as servers count. (docs/decisions/0140)
 def budget_of(
     limits: Mapping[str, float], cluster: Cluster, *, table: str, name: str, on_open: str
 ) -> Budget:

@@ -45,8 +45,10 @@ from lookup_hints.spi.request_and_answer import Filter, FilterValue
 
 PARTITIONS = "lookup.scan.partitions"
 
+# Each reader has a connection, and a read is one long request that adaptive limits do not see.
+# (docs/decisions/0146)
+# Each reader has a connection of its own: by default no source has more of them at once.
 _MOST_READERS = 16
-"""Each reader has a connection of its own: by default no source has more of them at once."""
 
 
 def scan_of(facts: Facts, use: LookupUse, decision: AccessDecision) -> TableScan:
@@ -136,10 +138,12 @@ def _count_readers(connector: Connector, conf: Conf) -> int:
     return min([_MOST_READERS, *at_once])
 
 
+# A longer IN is left to Spark: it would be sent in the text of the statement.
 _MOST_VALUES = 1000
-"""A longer IN is left to Spark: it would be sent in the text of the statement."""
 
 
+# A filter narrows and never replaces: the condition stays, so a source may give more rows, never fewer.
+# (docs/decisions/0156)
 def filters_of(statement: Statement, use: LookupUse, names: ColumnNames) -> tuple[Filter, ...]:
     if not use.relation.plain or use.block.views_last > -1:
         return ()  # a sample is taken before rows are filtered, and a view may have a column of the same name
@@ -155,6 +159,8 @@ def filters_of(statement: Statement, use: LookupUse, names: ColumnNames) -> tupl
     return tuple(dict.fromkeys([*kept, *_filters_of_on(statement, use, names)]))
 
 
+# An outer join keeps rows that do not meet its ON, so a condition there filters one side alone.
+# (docs/decisions/0156)
 def _filters_of_on(statement: Statement, use: LookupUse, names: ColumnNames) -> Iterator[Filter]:
     step, keeping = use.step, {"RIGHT", "FULL"}
     if step is None and use.chain is not None and use.chain.steps:
@@ -186,6 +192,7 @@ def _has_shared_columns(statement: Statement, use: LookupUse) -> bool:
     return any(True for found in places for _ in found)
 
 
+# Only what all sources read as Spark does: bare literals against the column as it is. (docs/decisions/0156)
 def filters_in(tree: exp.Expr, names: ColumnNames) -> tuple[Filter, ...]:
     """The filters that ``tree`` is, all of them together; none where it is anything else."""
     tree = tree.unnest()
@@ -259,8 +266,8 @@ def _column_filter(
 
 _WHOLE, _FRACTION = re.compile(r"\d+"), re.compile(r"\d*\.\d+|\d+\.")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
+# Those of the largest BIGINT, as which Spark may compare a whole number with a DECIMAL.
 _DIGITS_OF_WHOLE = 20
-"""Those of the largest BIGINT, as which Spark may compare a whole number with a DECIMAL."""
 
 
 def _is_exact(kind: pa.DataType) -> bool:

@@ -39,8 +39,8 @@ _RELOAD_KEYS = {
     "periodic": ("full-cache.periodic-reload.interval", "full-cache.periodic-reload.schedule-mode"),
     "timed": ("full-cache.timed-reload.iso-time", "full-cache.timed-reload.interval-in-days"),
 }
+# A key without a row is asked again after this many seconds, where nothing else was said.
 _LONGEST_MISSING = 30.0
-"""A key without a row is asked again after this many seconds, where nothing else was said."""
 _STRATEGY_KEYS = {
     "fixed_delay": ("fixed-delay",),
     "exponential_delay": ("initial-backoff", "max-backoff", "backoff-multiplier", "jitter-factor"),

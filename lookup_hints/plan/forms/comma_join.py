@@ -26,6 +26,8 @@ from lookup_hints.plan.spark_analysis import LeftSide
 from lookup_hints.plan.write.from_parts import FromForm, FromPart, Visible
 
 
+# A comma binds as JOIN does in Spark, but no product is made for a lookup: Spark moves no join from behind a
+# view to before it. (docs/decisions/0151)
 class CommaJoin(FromForm):
     """A lookup join with the chains that give its keys: it is written behind them, wherever it stands."""
 
@@ -76,6 +78,8 @@ Given = tuple[KeyEquality, Referred]
 """An equality of WHERE, and what its left side names."""
 
 
+# Keys come from one group of joined relations; other equalities stay in WHERE, and Spark joins those to what
+# was found. (docs/decisions/0151)
 def _joins_by_groups(
     facts: Facts, use: LookupUse, given: list[Given], waiting: set[Relation]
 ) -> list[FoundJoin]:
@@ -120,6 +124,8 @@ def _join_by_equalities(facts: Facts, use: LookupUse, given: list[Given]) -> Fou
     return _make_join(facts, use, chosen, frozenset[Relation]().union(*needs))
 
 
+# Tables whose primary key is known come before those that only a part of it could be asked by.
+# (docs/decisions/0151)
 def is_by_primary_key(use: LookupUse, keys: Iterable[KeyEquality]) -> bool:
     """Whether ``keys`` hold the whole primary key that is declared."""
     primary = set(use.table.primary_key)
@@ -184,6 +190,7 @@ def _tied_relations(facts: Facts, block: Block, others: OtherUses) -> set[Relati
     return tied
 
 
+# A chain that names what stands before its comma is written behind all before it. (docs/decisions/0100)
 def _computed_from(facts: Facts, use: LookupUse) -> set[Relation]:
     """The relations of chains behind ``use`` that may name it: in a LATERAL relation, or in ON."""
     return {
@@ -195,6 +202,8 @@ def _computed_from(facts: Facts, use: LookupUse) -> set[Relation]:
     }
 
 
+# What a LATERAL relation names is guessed from its words. Too many are no mistake, only more rows that pass
+# the lookup. (docs/decisions/0100)
 def _leaning_chains(facts: Facts, block: Block) -> list[tuple[Chain, list[Relation], frozenset[Relation]]]:
     """The chains of the block that can name what stands before their comma, and what does so in them."""
     scope, found = facts.scope(block), []

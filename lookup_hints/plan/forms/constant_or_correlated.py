@@ -110,13 +110,15 @@ def _notes_on_keys(keys: Iterable[KeyEquality]) -> tuple[str, ...]:
 
 
 _KEYS = "`__lookup_keys`"
+# More constants than this are not asked for one by one.
 _MOST = 10_000
-"""More constants than this are not asked for one by one."""
 
+# Columns of a lookup table, and the constant that each equals.
 _Alternative = Mapping[str, Cut]
-"""Columns of a lookup table, and the constant that each equals."""
 
 
+# WHERE id IN (1, 2, 3) is asked for, and stays a condition: rows may be joined to it from elsewhere.
+# (docs/decisions/0154)
 @dataclass(frozen=True)
 class ConstantList(Form):
     """A relation that is the rows of a list of keys; the conditions that give them stay where they are.

@@ -29,6 +29,7 @@ from lookup_hints.plan.write.lateral_view import Text, lateral_view
 from lookup_hints.sql.text_edits import Cut, Edit
 
 
+# A view without columns: EXISTS and IN add no rows and no names. (docs/decisions/0011)
 class ExistsOrIn(Form):
     """A semi or anti join with the rows of the block around the query: its view stands behind that FROM."""
 

@@ -95,6 +95,7 @@ def _first_unjoined(facts: Facts, chain: Chain) -> int | None:
     return None
 
 
+# No cross product is made to get keys: it would ask for every pair. (docs/decisions/0151)
 def is_multiplied(facts: Facts, use: LookupUse, before: JoinedRelations) -> bool:
     """The same of a view behind ``before``."""
     links = links_of(facts, use.block)
@@ -106,6 +107,8 @@ def is_multiplied(facts: Facts, use: LookupUse, before: JoinedRelations) -> bool
     return sum(bool(group & before) for group in at_last) < len(apart)
 
 
+# A view is a wall for joins: what stands before it must be joined by conditions of its own.
+# (docs/decisions/0151)
 def smallest_joined(
     links: Iterable[Link], wanted: JoinedRelations, among: JoinedRelations, chains: Iterable[Chain]
 ) -> JoinedRelations:

@@ -32,6 +32,8 @@ _STRING = re.compile(r"'[^'\\]*'")
 _PARTS = ("this", "table", "db", "catalog")
 
 
+# sqlglot tokenizes and parses each condition five times over; comparisons of columns are read here.
+# (docs/decisions/0194)
 def plain_trees(found: Sequence[Piece]) -> dict[Cut, exp.Expr]:
     """The tree of comparisons that AND joins, or of one operand, and the trees in it, by their places.
 

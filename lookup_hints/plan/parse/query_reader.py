@@ -61,6 +61,8 @@ def _cte_of(name: str, levels: tuple[Level, ...]) -> Cte | None:
 _ENDS_QUERY_IN_PARENTHESES = (*SET_WORDS, *ORDER_WORDS)
 
 
+# From pieces, not sqlglot trees: any clause that sqlglot does not know would refuse the whole statement.
+# (docs/decisions/0010)
 def read_structure(tokens: Tokens, parts: list[tuple[int, int]]) -> Structure:
     """The structure of the queries that stand at ``parts``, by the indices of first and last pieces."""
     reader = _Reader(tokens)

@@ -19,8 +19,8 @@ _UNITS = tuple(
     for plural in ("", "S")
 )
 
+# What may stand before a literal of time.
 _TYPES_OF_TIME = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "DATE", "INTERVAL")
-"""What may stand before a literal of time."""
 
 
 class HasPlace(Protocol):

@@ -142,6 +142,8 @@ def _waiting_join(rewrite: Rewrite, chain: Chain) -> LookupJoin | None:
     return join if join is not None and form_of(join).waits else None
 
 
+# Such a chain is packed together with all before it: packed alone, it would not see them.
+# (docs/decisions/0100)
 def _leans_on_previous(rewrite: Rewrite, chain: Chain) -> bool:
     """Whether the chain must be written behind all before it, in one derived table where it needs one."""
     names_before = any(join.needs for join in rewrite.views_in(chain) if not form_of(join).waits)
@@ -244,6 +246,8 @@ def built_chain(rewrite: Rewrite, chain: Chain, before: Sequence[FromPart] = ())
     return built
 
 
+# Chains that do not lean stay apart: else a lookup would be asked for each pair of rows.
+# (docs/decisions/0100)
 def side_by_side(rewrite: Rewrite, groups: Sequence[FromPart]) -> FromPart:
     """``groups`` with commas between them; only the last may have lookup joins left to append."""
     if len(groups) == 1:

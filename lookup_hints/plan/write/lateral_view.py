@@ -21,6 +21,8 @@ ROWS = "`__lookup_rows`"
 Text = tuple[Fragment, ...]
 
 
+# The call stands inside a generator: as a column or predicate Spark would copy it and ask twice.
+# (docs/decisions/0011)
 def lateral_view(statement: Statement, join: LookupJoin, number: int) -> Text:
     """The ``LATERAL VIEW`` of a join; ``number`` tells semi joins apart, whose views have no columns."""
     if join.is_semi:
@@ -147,6 +149,8 @@ def _matching_rows(join: LookupJoin) -> Text:
     return ("filter(", *call, f", {ROW} -> ", *residual, ")") if residual else call
 
 
+# OUTER puts a row of NULLs only where there is no row at all, not where the residual condition drops all.
+# (docs/decisions/0011)
 def _padded_rows(join: LookupJoin) -> Text:
     """The rows of a LEFT join with a NULL instead of none.
 

@@ -22,11 +22,15 @@ MOST_VIEWS = 30
 """This many lookup joins of a FROM run in one stage: a task that holds many more overflows its stack."""
 
 
+# Spark's analyzer needs two or three rounds per LATERAL VIEW and gives up after 100; a task with a hundred of
+# them overflows its stack. (docs/decisions/0174)
 def packed_if_long(rewrite: Rewrite, built: FromPart) -> FromPart:
     """``built``; many lookup joins are packed, so that what follows runs in another stage."""
     return built if len(built.views) < MOST_VIEWS else packed(rewrite, built, is_stage=True)
 
 
+# Structs under private names; projections give the names back, and the optimized plan is that of flat SQL.
+# (docs/decisions/0011)
 def packed(rewrite: Rewrite, built: FromPart, *, is_stage: bool = False) -> FromPart:
     """The relations and lookup joins of ``built`` in a derived table, their names given back."""
     merged = {id(each.step.right): each for each in _unmerge_using(rewrite, built)}
@@ -170,8 +174,8 @@ def refuse_using(rewrite: Rewrite, built: FromPart) -> None:
         raise refused(rewrite.statement, join.use, join.at, reason, instead)
 
 
+# Spark's own name, which stands without a qualifier, too.
 _OF_FILES = "_metadata"
-"""Spark's own name, which stands without a qualifier, too."""
 
 
 def concealed_edits(
