@@ -7,6 +7,7 @@ import importlib
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from inspect import ismodule
@@ -127,7 +128,10 @@ def imports(path: Path, for_types: bool = True) -> frozenset[str]:
 
 
 def _imports(path: Path, for_types: bool) -> Iterator[str]:
-    for node in nodes_of(ast.parse(path.read_text(encoding="utf-8")), for_types):
+    nodes = [*nodes_of(ast.parse(path.read_text(encoding="utf-8")), for_types)]
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    loggers = {arg for call in calls if ast.unparse(call.func).endswith("getLogger") for arg in call.args}
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -137,6 +141,11 @@ def _imports(path: Path, for_types: bool) -> Iterator[str]:
             yield from (
                 f"{node.module}.{alias.name}" for alias in node.names if is_module(node.module, alias.name)
             )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in loggers:
+            # An argument of import_module, or of a table whose entries are imported late.
+            package, _, name = node.value.partition(":")[0].rpartition(".")
+            if package and (re.fullmatch(r"lookup_hints(\.\w+)*", package) and is_module(package, name)):
+                yield f"{package}.{name}"
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
             # What a variable names is a module of the user's, or one of a table in that file.
             yield from (str(arg.value) for arg in node.args[:1] if isinstance(arg, ast.Constant))
@@ -398,3 +407,51 @@ def test_each_name_of_a_class_means_one_thing() -> None:
             for name in re.findall(r"^ *class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
                 defined.setdefault(name, []).append(name_of(path, package))
     assert {name: places for name, places in defined.items() if len(places) > 1} == {}
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def names_of_types(tree: ast.Module) -> Iterator[str]:
+    """The classes in ``tree``, and the aliases of its types, without the underscore of private ones."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield node.name.lstrip("_")
+    for node in tree.body:
+        name = ""
+        if isinstance(node, ast.AnnAssign) and "TypeAlias" in ast.unparse(node.annotation):
+            name = ast.unparse(node.target)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript | ast.BinOp):
+            name = ast.unparse(node.targets[0])
+        if re.fullmatch(r"_?[A-Z]\w*[a-z]\w*", name):
+            yield name.lstrip("_")
+
+
+@pytest.mark.work(4)  # it reads all modules
+def test_no_two_classes_or_aliases_have_one_name() -> None:
+    """Nor do they differ in an underscore alone: a reader who looks for one finds the other."""
+    paths = [*modules(LIBRARY), *modules(CONNECTORS)]
+    found = Counter(name for path in paths for name in names_of_types(tree_of(path)))
+    assert [name for name, times in found.items() if times > 1] == []
+
+
+SLACK = 20
+"""So many fewer may be found before the number in the file must be lowered."""
+
+
+@pytest.mark.work(4)  # it reads all modules
+def test_one_word_names_of_private_functions_become_no_more() -> None:
+    """A private function says what it does to what: ``_split_conjuncts``, not ``_split``."""
+    file = Path(__file__).parent / "one_word_names.txt"
+    most = int(file.read_text(encoding="utf-8").split()[0])
+    functions = [
+        node.name
+        for path in (*modules(LIBRARY), *modules(CONNECTORS))
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    found = [name for name in functions if re.fullmatch(r"_[a-z0-9]+", name)]
+    assert len(found) <= most, f"{len(found)} names of one word, {most} before: name what it does to what"
+    assert len(found) >= most - SLACK, f"they have become fewer: write {len(found)} into {file.name}"

@@ -123,7 +123,7 @@ def _follow_by_polling(spark: SparkSession, show: Show) -> Iterator[None]:
     over = threading.Event()
 
     def look() -> None:
-        seen = _Seen()
+        seen = _StagesSeen()
         others = set(tracker.getActiveJobsIds())
         while not over.wait(_EVERY):
             try:
@@ -160,7 +160,7 @@ def _stages_of(tracker: Any, job: int, active: set[int]) -> Iterator[Any]:
 
 @contextmanager
 def _follow_by_messages(spark: Any, show: Show) -> Iterator[None]:
-    seen = _Seen()
+    seen = _StagesSeen()
 
     def told(stages: Iterable[Any] | None, inflight_tasks: int, **_: Any) -> None:
         known = list(stages or ())
@@ -187,7 +187,7 @@ def _skipped_stages(stages: Sequence[Any]) -> set[int]:
     return {one.stage_id for one in stages if one.stage_id < last and not one.num_completed_tasks}
 
 
-class _Seen:
+class _StagesSeen:
     """The stages seen so far; one that is not told of any more has ended."""
 
     def __init__(self) -> None:
