@@ -38,7 +38,7 @@ from lookup_hints.spi.option_values import hidden_keys
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import has_reference, known_secrets, masked, masked_text, masker, references
 from lookup_hints.spi.security_policy import Policy
-from lookup_hints.tables.catalog import build_connector
+from lookup_hints.tables.catalog import build_connector, why_no_columns
 from lookup_hints.tables.ddl import create_statement
 from lookup_hints.tables.registry import connector_class
 
@@ -308,7 +308,8 @@ def _import_from_database(options: argparse.Namespace, given: _GivenOptions) -> 
 
 def _options_of_url(url: str, given: _GivenOptions) -> dict[str, str]:
     scheme, found, rest = url.partition("://")
-    if has_reference(url) or scheme in ("postgresql", "postgres") or re.match(r"\s*\w+\s*=", url):
+    is_postgres = scheme.partition("+")[0] in ("postgresql", "postgres")  # SQLAlchemy names its driver, too
+    if has_reference(url) or is_postgres or re.match(r"\s*\w+\s*=", url):
         return {"connector": "postgres", "url": given.hidden("URL", url, "DATABASE")}
     file = rest[1:] if found else url
     if scheme == "duckdb":
@@ -327,6 +328,6 @@ def _discover_table(table: LookupTable) -> Imported | Refused:
         schema, key = _ask_masked(connector, connector.discover)
     except LookupHintsError as error:
         return Refused(table.options["table-name"], str(error))
-    if len({name.lower() for name in schema.names}) < max(len(schema.names), 1):
-        return Refused(table.options["table-name"], "it has no columns, or two that differ in capitals alone")
+    if wrong := why_no_columns(schema):
+        return Refused(table.options["table-name"], wrong)
     return Imported(replace(table, schema=schema, primary_key=key))

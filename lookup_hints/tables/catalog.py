@@ -174,6 +174,16 @@ def _conf_values(options: Mapping[str, str], conf: Conf) -> dict[str, Secret]:
     return values
 
 
+def why_no_columns(schema: pa.Schema) -> str:
+    """Why a table of a source cannot be taken with all columns that ``schema`` has; empty where it can be."""
+    seen: dict[str, str] = {}
+    for name in schema.names:
+        other = seen.setdefault(name.lower(), name)
+        if other is not name:
+            return f"its columns {other!r} and {name!r} differ in capitals alone"
+    return "" if seen else "it has no columns"
+
+
 def _with_discovered_schema(table: LookupTable, connector: Connector) -> LookupTable:
     if not isinstance(connector, ReportsSchema):
         raise DdlError(
@@ -185,4 +195,10 @@ def _with_discovered_schema(table: LookupTable, connector: Connector) -> LookupT
     # On a thread of its own: a notebook's own thread has an event loop running, and drivers want one.
     with ThreadPoolExecutor(1, thread_name_prefix="lookup-schema") as thread:
         schema, primary_key = thread.submit(connector.discover).result()
+    wrong = why_no_columns(schema)
+    if wrong:
+        tip = f"Give a column list: CREATE TEMPORARY TABLE {table.name} (id BIGINT, ...) WITH (...)."
+        raise DdlError(
+            Problem(f"table {table.name}: {wrong} at its source.", tip=tip if schema.names else "")
+        )
     return replace(table, schema=schema, primary_key=primary_key)

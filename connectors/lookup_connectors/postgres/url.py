@@ -175,11 +175,9 @@ def parameters_of(text: str) -> dict[str, str]:
         return _Parameters().read_pairs(text)
     if scheme is None:
         raise NotUnderstood("it is neither a URL nor key = value", _WRITE)
-    name = scheme[1].lower()
+    name = scheme[1].lower().partition("+")[0]  # SQLAlchemy's own drivers are named behind it
     if name == "jdbc":
         raise NotUnderstood("it is a URL of JDBC", _WRITE)
-    if name.startswith(("postgresql+", "postgres+")):
-        raise NotUnderstood("it is a URL of SQLAlchemy", _WRITE)
     if name not in ("postgresql", "postgres") or not text[scheme.end() :].startswith("//"):
         raise NotUnderstood("it does not begin with postgresql://", _WRITE)
     return _Parameters().read_url(text.strip()[text.strip().index("//") + 2 :])

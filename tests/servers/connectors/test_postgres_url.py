@@ -120,7 +120,6 @@ def test_what_hosts_of_databases_write_is_kept(text: str, expected: dict[str, An
         ("postgresql://h:hidden-pass/x", "a port is a number"),
         ("postgresql://::1:5432/x", "IPv6 in brackets"),
         ("postgresql://h:99999/x", "A port is a number up to 65535."),
-        ("postgresql+asyncpg://u@h/x", "it is a URL of SQLAlchemy. Write postgresql://"),
         ("jdbc:postgresql://h/x", "it is a URL of JDBC. Write postgresql://"),
         ("cockroachdb://h/x", "it does not begin with postgresql://"),
         ("psql 'postgresql://u:hidden-pass@h/x'", "it is neither a URL nor key = value"),
@@ -169,6 +168,11 @@ def test_what_is_not_understood_is_refused_by_name_and_not_shown(text: str, show
     assert error.permanent
     assert shown.lower() in str(error).lower()
     assert "hidden" not in str(error)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql+psycopg2", "postgresql+asyncpg", "postgres+psycopg"])
+def test_a_url_of_sqlalchemy_is_read(scheme: str) -> None:
+    assert target(f"{scheme}://u:p@h:6432/x") == target("postgresql://u:p@h:6432/x")
 
 
 def test_a_service_is_read_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -378,6 +378,7 @@ paths:
 
 
 def test_yaml_has_the_words_of_its_version_1_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("yaml")
     file = tmp_path / "api.yaml"
     file.write_text(YAML, encoding="utf-8")
     assert main(["import", str(file)]) == 0
