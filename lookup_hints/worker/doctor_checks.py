@@ -53,7 +53,7 @@ _MADE_UP = "a key that is made up"
 CURES = {
     "columns": "Make the column list of CREATE TABLE that of the source, or leave it out.",
     "connections": "Lower 'pool-size' or the number of tasks, or raise the server's limit.",
-    "database": "Check the name of the database.",
+    "database": "Check which database the table names.",
     "dns": "Check the name, and the name servers of this machine.",
     "file": "Put it where this machine sees it, under the same path.",
     "driver": "Install it for that Python on every worker, and start Spark again.",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -90,7 +91,7 @@ class Reading:
 
     def keys(self, keys: pa.Table) -> list[str]:
         return [
-            self.template.filled(lambda hole: hole.text(row[hole.column]))  # noqa: B023  called at once
+            self.template.filled(lambda hole: hole.text(_as_cast(row[hole.column])))  # noqa: B023  called at once
             for row in keys_of(keys)
         ]
 
@@ -417,6 +418,11 @@ class _RedisPlanning:
             column = self._table.schema.field(name).type
             if not readable(column):
                 self._add_problem(f"column {name!r}: no value can be read as {sql_type(column)}")
+
+
+def _as_cast(value: Any) -> Any:
+    """A decimal as Spark's CAST writes it, with all digits of its scale: so are the keys that Spark wrote."""
+    return format(value, "f") if isinstance(value, Decimal) else value
 
 
 def _has_one_spelling(kind: pa.DataType) -> bool:

@@ -145,7 +145,9 @@ class RedisConnector(AsyncLookup, SyncLookup, ReportsHealth):
             live.close()
 
     def check_of(self, error: Exception) -> str:
-        """A refused user or command, by the reply."""
+        """A refused user, command or database, by the reply."""
+        if "DB index" in str(error.__cause__):
+            return "database"
         named = {"NOAUTH": "login", "WRONGPASS": "login", "NOPERM": "rights"}
         return named.get(code_of(error.__cause__), "")
 

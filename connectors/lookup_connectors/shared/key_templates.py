@@ -397,7 +397,7 @@ def can_be_spelled(kind: pa.DataType) -> bool:
 
 
 def spelled(value: Any) -> str:
-    """A key as text: ISO dates, moments in UTC, exact numbers."""
+    """A key as text: ISO dates, moments in UTC, exact numbers without zeros that say nothing."""
     if type(value) is int:
         return str(value)
     if isinstance(value, bool):
@@ -407,7 +407,10 @@ def spelled(value: Any) -> str:
         return in_utc.isoformat() + ("Z" if value.tzinfo else "")
     if isinstance(value, date):
         return value.isoformat()
-    return format(value, "f") if isinstance(value, Decimal) else str(value)
+    if isinstance(value, Decimal):
+        digits = format(value, "f")
+        return digits.rstrip("0").rstrip(".") if "." in digits else digits
+    return str(value)
 
 
 def keys_of(keys: pa.Table) -> list[dict[str, Any]]:

@@ -258,6 +258,14 @@ def test_a_wrong_password_of_postgres(postgres_server: PostgresServer) -> None:
     assert found[-1].cure == "Check user and password."
 
 
+def test_a_database_that_redis_does_not_have(redis_server: RedisServer) -> None:
+    url = redis_server.url.rpartition("/")[0] + "/99"
+    found = looked_at({"connector": "redis", "url": url, "key": "{id}"})
+    assert verdicts(found)[-1] == ("database", "fail")
+    assert "DB index is out of range" in found[-1].what
+    assert found[-1].cure == "Check which database the table names."
+
+
 def test_a_wrong_password_of_redis() -> None:
     with running_redis() as server:
         server.run("CONFIG", "SET", "requirepass", "needed-pass")

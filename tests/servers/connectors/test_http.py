@@ -166,7 +166,9 @@ def test_keys_of_every_type_are_spelled(api: Api) -> None:
         "d": (pa.date32(), date(2024, 2, 29), "2024-02-29"),
         "t": (TIMESTAMP, datetime(2024, 1, 1, 12, 30, tzinfo=timezone.utc), "2024-01-01T12:30:00Z"),
         "n": (TIMESTAMP_NTZ, datetime(2024, 1, 1, 0, 0, 0, 5), "2024-01-01T00:00:00.000005"),
-        "m": (pa.decimal128(10, 3), Decimal("1.500"), "1.500"),
+        "m": (pa.decimal128(10, 3), Decimal("1.500"), "1.5"),
+        "w": (pa.decimal128(38, 18), Decimal("5"), "5"),
+        "h": (pa.decimal128(5, 2), Decimal("100.00"), "100"),
         "f": (pa.float64(), 0.1, "0.1"),
     }
     schema = pa.schema([*((name, kind) for name, (kind, _, _) in kinds.items()), ("target", pa.string())])
