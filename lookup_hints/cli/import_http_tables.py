@@ -222,6 +222,7 @@ def finished_members(row: pa.DataType, where: str, notes: list[str]) -> list[pa.
 
 
 HOLE = re.compile(r"(?<!\$)\{([^{}]*)\}")
+_QUOTED_HOLE = re.compile(r"'\{(\w+)\}'")
 """A place for a key in the address."""
 
 _HOLDS_ROWS = re.compile(
@@ -489,7 +490,8 @@ def _name_of_segment_before(parameter: str, segments: Sequence[str]) -> str:
 
 
 def with_holes(url: str, holes: Mapping[str, str]) -> str:
-    return HOLE.sub(lambda hole: f"{{{holes.get(hole[1], hole[1])}}}", url)
+    named = HOLE.sub(lambda hole: f"{{{holes.get(hole[1], hole[1])}}}", url)
+    return _QUOTED_HOLE.sub(r"'{\1|odata}'", named)  # as OData writes keys that are texts
 
 
 # --- pages ----------------------------------------------------------------------------------------

@@ -490,6 +490,11 @@ def test_a_key_in_parentheses_leaves_its_segment_a_name() -> None:
     assert (found.table.name, options_of(found)["url"]) == ("items", "https://api.example/v1/items({id})")
 
 
+def test_a_key_between_quotes_is_written_as_odata_does() -> None:
+    found = table_of(ROWS["items"], path="/v1/items('{id}')")
+    assert options_of(found)["url"] == "https://api.example/v1/items('{id|odata}')"
+
+
 def test_a_parent_that_lists_its_children_holds_their_members() -> None:
     found = table_of({"$ref": "#/components/schemas/Pet"}, components={"schemas": PET})
     assert found.table.schema.names == ["id", "kind", "lives", "barks"]
