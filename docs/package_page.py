@@ -1,6 +1,6 @@
 """What is published under the project's name: its links, and the README of a package index.
 
-All of it comes from one setting, ``repository`` in ``pyproject.toml``. While it is empty, nothing is linked.
+All of it comes from one setting, ``repository`` in ``pyproject.toml`` (docs/decisions/0232).
 """
 
 from __future__ import annotations
