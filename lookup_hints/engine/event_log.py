@@ -22,11 +22,16 @@ if TYPE_CHECKING:
     from lookup_hints.engine.backlog import Part
 
 _KEYS_SHOWN = 3
+_REFUSED = re.compile("Connect call failed|Connection refused|All connection attempts failed")
+"""How asyncio, the system and httpx say that nobody listens at an address."""
+_PLACE = re.compile(r"Connect call failed \('([^']+)', (\d+)")
 
 
 def failure(spec: LookupSpec, part: Part, error: Exception) -> ConnectorError:
+    # The cause first: who reads it knows the statement, and the end may be cut.
+    cause = _error_text(error).removeprefix(f"table {spec.table.name}: ").rstrip(".")
     message = (
-        f"{_lookup_text(spec, part)} failed after {counted(part.attempt, 'attempt')}: {_error_text(error)}"
+        f"{cause}. {_lookup_text(spec, part)} failed after {counted(part.attempt, 'attempt')}{_source(spec)}."
     )
     kind = LookupTimeout if isinstance(error, LookupTimeout) else ConnectorError
     return _with_cause(kind(message), error)
@@ -38,7 +43,7 @@ def out_of_time(spec: LookupSpec, part: Part, error: Exception | None) -> Connec
     message = (
         f"{_lookup_text(spec, part)} has no final outcome within the timeout of {spec.settings.timeout:g} s,"
         f" after {counted(part.attempt, 'attempt')}.{last}"
-        " Raise 'timeout', or lower 'max-attempts' or the delay."
+        f" Raise 'timeout', or lower 'max-attempts' or the delay{_source(spec)}."
     )
     return _with_cause(LookupTimeout(message), error)
 
@@ -55,10 +60,13 @@ def is_defect(error: Exception) -> bool:
 
 
 def _lookup_text(spec: LookupSpec, part: Part) -> str:
-    table = spec.table
-    connector = table.options.get("connector", type(spec.connector).__name__)
+    return f"The lookup of {shown_keys(part.keys)} in table {spec.table.name}"
+
+
+def _source(spec: LookupSpec) -> str:
+    connector = spec.table.options.get("connector", type(spec.connector).__name__)
     function = f", function {spec.name.function}" if spec.name.function else ""
-    return f"The lookup of {shown_keys(part.keys)} in table {table.name} (connector {connector}{function})"
+    return f" (connector {connector}{function})"
 
 
 def shown_keys(keys: pa.Table) -> str:
@@ -77,9 +85,14 @@ def _short_repr(value: object) -> str:
 
 
 def _error_text(error: Exception) -> str:
-    """The text of ``error``, with its class unless it is one of ours."""
+    """The text of ``error``, with its class unless it is one of ours, and what to do where nobody answers."""
     text = str(error)
-    return text if isinstance(error, ConnectorError) else f"{type(error).__name__}: {text}".rstrip(": ")
+    told = text if isinstance(error, ConnectorError) else f"{type(error).__name__}: {text}".rstrip(": ")
+    if _REFUSED.search(told) is None:
+        return told
+    place = _PLACE.search(told)
+    at = f" at {place[1]}:{place[2]}" if place else ""
+    return f"{told.rstrip('.')}. Is the server running{at}? Start it, or correct host and port of the table."
 
 
 def _with_cause(error: ConnectorError, cause: Exception | None) -> ConnectorError:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from lookup_hints.errors import DdlError, OptionError, Problem, nearest
+from lookup_hints.errors import DdlError, OptionError, Problem, did_you_mean
 from lookup_hints.hints.dialect import place_of, read_options
 from lookup_hints.spi.arrow_types import TIMESTAMP, sql_type
 from lookup_hints.spi.lookup_options import TABLE_OPTIONS
@@ -382,9 +382,15 @@ def _read_options(reader: DdlReader) -> dict[str, str]:
             reader.problems.append(Problem(f"The option {key!r} is given twice.", at))
         options[key] = option.expression.name
     if "connector" not in options and not found.problems:
-        near = [nearest(key, ["connector"]) for key in options]
-        tip = next((sentence for sentence in near if sentence.startswith("Did you")), _EXAMPLE)
-        reader.report("WITH names no 'connector'.", before[:1], tip)
+        misspelt = next(
+            (each for each in found.expressions if did_you_mean(each.this.name, ["connector"])), None
+        )
+        if misspelt is None:
+            reader.report("WITH names no 'connector'.", before[:1], _EXAMPLE)
+        else:
+            message = f"WITH names no 'connector', but {misspelt.this.name!r}."
+            at = place_of(misspelt.this, reader.shown)
+            reader.problems.append(Problem(message, at, "Did you mean 'connector'?"))
     return options
 
 

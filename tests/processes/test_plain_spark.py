@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SCENARIO = Path(__file__).parent / "plain_spark_scenario.py"
 
 CAUSE = (
-    r"lookup_hints\.errors\.ConnectorError: The lookup of 1 key \(id = 7\) in table away"
-    r" \(connector away, function lookup_\w+\) failed after 1 attempt: OSError: no route to db1 as \*\*\*"
+    r"lookup_hints\.errors\.ConnectorError: OSError: no route to db1 as \*\*\*\. The lookup of 1 key \(id = 7\) in"
+    r" table away failed after 1 attempt \(connector away, function lookup_\w+\)\."
 )
 _SPARKS_OWN = re.compile(
     r"An exception was thrown from the Python worker|Please see the stack trace|Traceback \(most recent|^$"

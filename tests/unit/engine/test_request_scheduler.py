@@ -396,20 +396,41 @@ def test_a_predicate_is_shown_misses_as_no_rows_and_adds_to_lookup_miss() -> Non
 def test_an_error_fails_the_task_with_its_cause() -> None:
     lookup = scheduler()
     lookup.add(keys(1, 2, 3, 4))
-    cause = ConnectorError("connection refused")
+    cause = ConnectorError("table people: connection reset")
     with pytest.raises(ConnectorError) as raised:
         lookup.failed(lookup_ask(lookup), cause, 0.0)
     assert raised.value.__cause__ is cause
     assert str(raised.value) == (
-        "The lookup of 4 keys (id = 1; id = 2; id = 3; ...) in table people (connector asked,"
-        " function lookup_1) failed after 1 attempt: connection refused"
+        "connection reset. The lookup of 4 keys (id = 1; id = 2; id = 3; ...) in table people failed after 1"
+        " attempt (connector asked, function lookup_1)."
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "cure"),
+    [
+        (
+            "[Errno 111] Connect call failed ('127.0.0.1', 5432)",
+            "Is the server running at 127.0.0.1:5432? Start",
+        ),
+        (
+            "All connection attempts failed",
+            "Is the server running? Start it, or correct host and port of the",
+        ),
+    ],
+)
+def test_where_nobody_answers_the_error_asks_whether_the_server_runs(said: str, cure: str) -> None:
+    lookup = scheduler()
+    lookup.add(keys(1))
+    with pytest.raises(ConnectorError) as raised:
+        lookup.failed(lookup_ask(lookup), ConnectorError(said), 0.0)
+    assert str(raised.value).startswith(f"{said}. {cure}")
 
 
 def test_an_error_of_a_driver_is_named_by_its_kind() -> None:
     lookup = scheduler()
     lookup.add(keys(1))
-    with pytest.raises(ConnectorError, match=r"of 1 key \(id = 1\) .*: OSError: broken pipe"):
+    with pytest.raises(ConnectorError, match=r"^OSError: broken pipe\. .* of 1 key \(id = 1\)"):
         lookup.failed(lookup_ask(lookup), OSError("broken pipe"), 0.0)
 
 
@@ -430,7 +451,7 @@ def test_errors_are_retried_max_attempts_times() -> None:
         (ask,) = asks(lookup, now=attempt * 10.0)
         lookup.failed(ask, OSError("reset"), attempt * 10.0)
     (ask,) = asks(lookup, now=30.0)
-    with pytest.raises(ConnectorError, match="failed after 4 attempts: OSError: reset"):
+    with pytest.raises(ConnectorError, match=r"^OSError: reset\. .* failed after 4 attempts"):
         lookup.failed(ask, OSError("reset"), 30.0)
 
 
@@ -493,8 +514,9 @@ def test_a_retry_after_the_timeout_is_a_timeout_at_once() -> None:
     with pytest.raises(LookupTimeout) as raised:
         lookup.answered(third, NONE, 23.0)
     assert str(raised.value) == (
-        "The lookup of 1 key (id = 1) in table people (connector asked, function lookup_1) has no final outcome within"
-        " the timeout of 25 s, after 3 attempts. Raise 'timeout', or lower 'max-attempts' or the delay."
+        "The lookup of 1 key (id = 1) in table people has no final outcome within"
+        " the timeout of 25 s, after 3 attempts. Raise 'timeout', or lower 'max-attempts' or the delay"
+        " (connector asked, function lookup_1)."
     )
 
 
@@ -576,7 +598,5 @@ def test_composite_keys_are_shown_with_their_names() -> None:
     by_two = LookupSpec(Asked(ALL), ("id", "name"), ("name",), LookupSettings(asynchronous=False))
     lookup = RequestScheduler(by_two, Random(1))
     lookup.add(distinct_keys(pa.table({"id": [1], "name": ["x"]})))
-    with pytest.raises(
-        ConnectorError, match=r"of 1 key \(id = 1, name = 'x'\) in table people \(connector asked\) failed"
-    ):
+    with pytest.raises(ConnectorError, match=r"of 1 key \(id = 1, name = 'x'\) in table people failed"):
         lookup.failed(lookup_ask(lookup), OSError("reset"), 0.0)

@@ -139,7 +139,7 @@ _WITH = "WITH ('connector'='x')"
         ),
         (
             "CREATE TEMPORARY TABLE t WITH ('conector'='x')",
-            "WITH names no 'connector'. Did you mean 'connector'?",
+            "WITH names no 'connector', but 'conector'. Did you mean 'connector'?",
         ),
         ("CREATE TEMPORARY TABLE", "The name of the table is missing."),
         (
