@@ -1,7 +1,6 @@
 """Documents in the shape of public APIs, and the tables that `import` makes of them.
 
-Each is cut down from what the API publishes to a few operations, with the parts that make it special. The tables were
-written down before they were made.
+Each is cut down from what the API publishes to a few operations, with the parts that make it special.
 """
 
 from __future__ import annotations
