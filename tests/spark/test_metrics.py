@@ -172,7 +172,9 @@ def test_the_lines_of_ten_batches_add_up_to_the_sum(
         for key in ("lookup.stream.trigger", "lookup.stream.checkpoint"):
             spark.conf.unset(key)  # the session is that of all tests
     out = capsys.readouterr().out
-    line = re.compile(r"^\S+ batch (\d+): ([\d,]+) rows?, (\d+) keys?, (\d+) requests?, \d+ % found, p99 ", re.M)
+    line = re.compile(
+        r"^\S+ batch (\d+): ([\d,]+) rows?, (\d+) keys?, (\d+) requests?, \d+ % found, p99 ", re.M
+    )
     found = [tuple(map(int, match.groups())) for match in line.finditer(out)]
     assert [number for number, *_ in found] == list(range(10))
     (summary,) = [each.split() for each in out.splitlines() if each.split()[1:2] == ["lines"]]
