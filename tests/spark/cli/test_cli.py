@@ -89,8 +89,10 @@ def test_one_statement_shows_its_rows_and_counts_alone(
     assert main(["run", *query]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0].startswith("+---")
-    assert [line.partition(",")[0] for line in out[5:-1] if line] == ["p: 5 keys asked for"]
-    assert re.fullmatch(r"\d+\.\d s", out[-1])
+    after_rows = [line.partition(",")[0] for line in out[5:] if line]
+    assert after_rows[0] == "p: 5 keys asked for"
+    assert re.fullmatch(r"\d+\.\d s", after_rows[1])
+    assert len(after_rows) <= 3, "at most what the lookup waited for follows"
     assert main(["run", *query, "--verbose"]) == 0
     told = capsys.readouterr().out
     assert [line.split()[:2] for line in told.splitlines() if "rows in" in line] == [["lookup", "rows"]]
