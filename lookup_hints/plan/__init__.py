@@ -1,1 +1,1 @@
-"""A statement and the lookup tables it names -> a plan: Spark SQL with UDF calls, and what they do."""
+"""Plan a statement that names lookup tables: Spark SQL with UDF calls, and a specification of each call."""

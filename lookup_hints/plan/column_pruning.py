@@ -1,4 +1,4 @@
-"""Which columns of a lookup table a query block uses: only those are asked for."""
+"""Column pruning: fetch only the columns of a lookup table that a query block uses."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def used_columns(
 ) -> tuple[str, ...]:
     """The columns of ``use.table`` that its query block names, in the table's order.
 
-    Rather one too many: a word counts wherever a column might stand. The dimension's side of a key
-    equality does not count: the connector answers it. A star counts for all columns. Never empty: a
-    table of which nothing is named gives its first key (or first) column.
+    Errs towards too many: a word counts wherever it could be a column. The lookup table's side of a key
+    equality does not count, as the connector evaluates it. A star counts as all columns. Never empty: if no
+    column is named, the result is the first key column, or else the first column.
     """
     every = tuple(use.table.schema.names)
     block = use.block
@@ -111,7 +111,6 @@ def stars(statement: Statement, block: Block, end: int) -> Iterator[int]:
 
 
 def _is_count_star(statement: Statement, index: int) -> bool:
-    """Whether the star is that of ``count(*)``, which counts rows."""
     tokens = statement.tokens
     opening = index - 2 if tokens.is_word(index - 1, "ALL") else index - 1
     called = tokens.after(opening - 1)
@@ -120,7 +119,7 @@ def _is_count_star(statement: Statement, index: int) -> bool:
 
 
 def _is_star_of(statement: Statement, index: int, names: ColumnNames) -> bool:
-    """Whether the star is ``c.*``, or that of a name which ``|> AS`` gave to all columns."""
+    """Whether the star is ``c.*``, or qualified by a name that ``|> AS`` gave to all columns."""
     tokens = statement.tokens
     before = tokens.after(index - 2)
     if before is None or not tokens.is_symbol(index - 1, "."):
@@ -158,9 +157,9 @@ def _is_key_side(statement: Statement, index: int, use: LookupUse, keys: Sequenc
 
 
 def last_of_projection(statement: Statement, block: Block, join: Pipe) -> int | None:
-    """Index of the last piece of the operator behind ``join`` that selects columns by name, or None.
+    """Index of the last piece of the operator after ``join`` that selects columns by name, or None.
 
-    None too where a star, or another operator that changes the columns, stands before its end.
+    Also None if a star, or another operator that changes the columns, comes before its end.
     """
     for pipe in block.pipes[block.pipes.index(join) + 1 :]:
         if statement.tokens.is_word(pipe.first + 1, "SELECT", "AGGREGATE"):

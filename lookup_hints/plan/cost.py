@@ -1,9 +1,8 @@
-"""How many rows a query has at least, read from what Spark's ``EXPLAIN COST`` says of it.
+"""A lower bound for the number of rows of a query, from Spark's ``EXPLAIN COST``.
 
-Spark's own figures are bounds from above: behind a filter or a join it keeps the size of what comes in. A
-table should be read only where there are surely enough rows on the left, so figures count where nothing can
-take rows away: of leaves, below operators that keep each row. Of files Spark tells the bytes; others may know
-their rows.
+Spark's own figures are upper bounds: after a filter or a join it keeps the size of the input. Reading a
+whole table pays only if the left side surely has enough rows. So only figures of leaves count, below
+operators that keep every row. For files Spark gives bytes; a callback may know the rows.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ _NODE = re.compile(
     r"^(?P<depth>[ :]*(?:[:+]- )?)(?P<text>\w.*?), Statistics\(sizeInBytes=(?P<size>[\d.E+]+) (?P<unit>\w+)"
     r"(?:, rowCount=(?P<rows>[\d.E+]+))?\b.*\)$"
 )
-# One EiB and more is what Spark says of what it does not know.
+# Spark reports an unknown size as one EiB or more.
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 _COUNTED = ("Range", "LocalRelation", "InMemoryRelation", "Relation", "RelationV2", "HiveTableRelation")
-# A file scan has no row count, and its size is compressed; a row for each KiB is what is counted.
+# A file scan has no row count, and its size is compressed; we assume one row for each KiB.
 # (docs/decisions/0153)
 _FILES = re.compile(r"Relation .*\] (parquet|orc|avro|csv|json|text|xml)")
 # Nodes that give as many rows as they get; behind others a figure is only a bound from above.
@@ -44,13 +43,13 @@ _DIGITS = 0.995
 
 @dataclass(frozen=True)
 class LeftRows:
-    """How many rows a left side has at least.
+    """A lower bound for the rows of a left side.
 
     Args:
-        rows: so many; None where it cannot be said.
-        source: where the number is from, or why there is none.
-        values: how many different values columns of that name have at most, as far as files tell.
-        keys: so many different keys occur at most; None where it is not known.
+        rows: the bound; None if unknown.
+        source: where the number comes from, or why there is none.
+        values: upper bound of distinct values for each column name, where the files record it.
+        keys: upper bound of distinct keys; None if unknown.
     """
 
     rows: int | None
@@ -75,14 +74,14 @@ class _Node:
         return self.text.split(maxsplit=1)[0]
 
 
-# `sizeInBytes` behind a filter is that of its input, so only nodes that keep all rows count.
+# `sizeInBytes` after a filter is the size of its input, so only nodes that keep all rows count.
 # (docs/decisions/0153)
 def certain_rows(explained: str, rows_of_files: RowsOfFiles = lambda _: None) -> LeftRows:
-    """What ``EXPLAIN COST`` says for certain of the rows of a query.
+    """The lower bound for the rows of a query that ``EXPLAIN COST`` proves.
 
-    >>> told = "Range (0, 5000, step=1), Statistics(sizeInBytes=39.1 KiB, rowCount=5.00E+3)"
-    >>> certain_rows("== Optimized Logical Plan ==\\n" + told)
-    LeftRows(rows=4975, source='EXPLAIN COST')
+    >>> node = "Range (0, 5000, step=1), Statistics(sizeInBytes=39.1 KiB, rowCount=5.00E+3)"
+    >>> certain_rows("== Optimized Logical Plan ==\\n" + node)
+    LeftRows(rows=4975, source='EXPLAIN COST', values={}, keys=None)
     """
     section = _SECTION.search(explained)
     nodes = list(_parse_nodes(section[1])) if section else []
@@ -102,7 +101,7 @@ def files_of(explained: str) -> dict[str, float]:
 
 
 def _parse_nodes(plan: str) -> Iterator[_Node]:
-    """The operators; lines without statistics are of physical plans below what is cached."""
+    """The operators; lines without statistics are skipped: they are physical plans of cached relations."""
     for line in plan.splitlines():
         found = _NODE.match(line)
         if found is not None:
@@ -121,7 +120,7 @@ def _parse_bytes(number: str, unit: str) -> float | None:
 
 @dataclass(frozen=True)
 class _Least:
-    """So many rows at the least, and who counted them."""
+    """A lower bound of rows, and where it comes from."""
 
     rows: int
     sources: tuple[str, ...] = ("EXPLAIN COST",)
@@ -132,7 +131,7 @@ _NONE = _Least(0)
 
 
 def _least_rows(nodes: Sequence[_Node], rows_of_files: RowsOfFiles) -> _Least:
-    """The rows of the first of ``nodes``, at least; what is below it follows it."""
+    """The lower bound for the first of ``nodes``; its descendants follow it."""
     top, below = nodes[0], nodes[1:]
     if not below:
         return _of_leaf(top, rows_of_files)

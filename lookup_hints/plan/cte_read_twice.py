@@ -1,8 +1,8 @@
-"""Lookup joins that Spark would run more than once: those in CTEs that are read again, and what EXPLAIN says.
+"""Lookup joins that Spark would run more than once, above all in CTEs with several readers.
 
-Spark computes a CTE for each that reads it. A function that is not deterministic makes it compute the CTE
-once. But Spark takes no such function below LATERAL, in ON, in an aggregate and the like
-(docs/decisions/0101). Other shapes no rewrite cures: they are noted.
+Spark computes a CTE once for each reader, but only once in all if it holds a nondeterministic function. Spark
+refuses such functions below LATERAL, in ON, in aggregates and the like (docs/decisions/0101). Shapes that no
+rewrite can fix get a note in EXPLAIN.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def must_run_once(statement: Statement, join: FoundJoin) -> bool:
 # Aliases that rename nothing are removed by Spark, and its CTE rule then looks for columns that are gone
 # (PLAN_VALIDATION_FAILED). Private names are never removed. (docs/decisions/0175)
 def private_columns(analysis: Analysis, joins: Sequence[LookupJoin]) -> Iterator[Edit]:
-    """The edits by which CTEs that are computed once have private columns; their readers give the names back.
+    """Edits that give CTEs that are computed once private column names, which their readers rename back.
 
-    Spark puts the conditions of all readers into such a CTE, and later others in their place: in the plan
-    that it had before, by the columns that it has now. In between it drops aliases that rename nothing, as
-    those of packed relations; then the columns are others, and the plan is invalid. A new name is kept.
+    Spark pushes the conditions of all readers into such a CTE, and later replaces them: in the old plan, but
+    by the new columns. In between it drops aliases that rename nothing, such as those of packed relations.
+    Then the columns no longer match, and the plan is invalid. An alias that renames is kept.
     """
     statement = analysis.statement
     once = {cte: None for join in joins if join.repeated for cte in _ctes_around(statement, join)}
@@ -55,7 +55,7 @@ def private_columns(analysis: Analysis, joins: Sequence[LookupJoin]) -> Iterator
 
 
 def _columns_of_cte(analysis: Analysis, cte: Cte, readers: list[tuple[Block, Relation]]) -> tuple[str, ...]:
-    """What the columns of the CTE are called; nothing where that is not known."""
+    """The column names of the CTE; empty if unknown."""
     given = names_of_cte(analysis.statement, cte)
     if given or cte.recursive or not readers:
         return () if cte.recursive else given
@@ -127,7 +127,7 @@ def _innermost_cte(statement: Statement, offset: int) -> Cte | None:
 
 
 def _may_be_random(statement: Statement, block: Block) -> bool:
-    """Whether Spark takes functions that are not deterministic where ``block`` stands."""
+    """Whether Spark accepts nondeterministic functions at the place of ``block``."""
     query = block.query
     while query.parent is not None:
         is_expression = query.role is Role.EXPRESSION
@@ -138,9 +138,9 @@ def _may_be_random(statement: Statement, block: Block) -> bool:
 
 
 def _is_filter_or_item(statement: Statement, query: Query, parent: Block) -> bool:
-    """Whether the subquery stands in a WHERE of ``parent``, or in its SELECT list, but in no call there.
+    """Whether the subquery is in a WHERE of ``parent``, or in its SELECT list outside of any call.
 
-    ON, GROUP BY and ORDER BY want the same each time, as do aggregates.
+    ON, GROUP BY, ORDER BY and aggregates require deterministic expressions.
     """
     place, tokens = statement.tokens.place(query), statement.tokens
     wheres = (*parent.wheres, *(pipe.where for pipe in parent.pipes if pipe.where is not None))
@@ -156,7 +156,7 @@ def _is_filter_or_item(statement: Statement, query: Query, parent: Block) -> boo
 
 
 def notes_of_repeated(statement: Statement, joins: Sequence[LookupJoin]) -> list[str]:
-    """What makes Spark ask again, and cannot be cured."""
+    """Notes on lookups that Spark repeats and no rewrite can prevent."""
     found = (_notes_of_ranges, _notes_of_inserts, _notes_of_subqueries, _notes_of_ctes)
     return [note for notes in found for note in notes(statement, joins)]
 

@@ -20,7 +20,7 @@ from lookup_hints.spi.lookup_options import (
 )
 
 Figures = Mapping[LookupName, Sequence[tuple[str, str]]]
-"""What was measured of lookups: name and text of each figure."""
+"""Measured figures of lookups: name and text of each."""
 
 
 class PlanText(str):
@@ -81,7 +81,7 @@ def _scan_text(scan: TableScan) -> str:
 
 
 def rows_of(scan: TableScan) -> str:
-    """How large the table that is read is, or why nobody knows."""
+    """The size of the table that is read, or why it is unknown."""
     return f"unknown: {scan.size.source}" if scan.size.rows is None else size_text(scan.size)
 
 
@@ -105,7 +105,7 @@ def _order_text(plan: LookupPlan, order: JoinOrder, is_asked: bool) -> str:
 
 
 def _budget_facts(join: LookupJoin) -> Iterator[tuple[str, str]]:
-    """What its requests share with others, where the user says anything of it."""
+    """The shared request budget, if the user configured one."""
     budget, source = join.chosen.settings.budget, join.chosen.source
     is_bounded = bool(budget.name) or budget.is_limited
     if is_bounded:
@@ -163,7 +163,7 @@ def _join_facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]
 
 
 def _request_facts(join: LookupJoin) -> Iterator[tuple[str, str]]:
-    """How its source is asked."""
+    """How requests to the source are made."""
     settings, source = join.chosen.settings, join.chosen.source
     if settings.asynchronous:
         yield "capacity", f"{counted(settings.capacity, 'request')} in flight per task{source('capacity')}"

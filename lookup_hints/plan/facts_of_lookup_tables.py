@@ -1,6 +1,6 @@
-"""What is known of the lookup tables of one statement before anything is decided: each fact is found once.
+"""Facts about the lookup tables of one statement, each computed once, before any decision:
 
-Names, hints and options, what a table can be asked by, what WHERE says of it.
+names, hints, options, possible keys, and conditions of WHERE.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _OPTIONS = {option.key: option for option in LOOKUP_OPTIONS}
 
 
 class Facts(Remembering):
-    """What can be known of the lookup tables of one statement before it is said which joins they are."""
+    """Facts about the lookup tables of one statement that do not depend on which joins they become."""
 
     def __init__(self, statement: Statement, context: Context, hints: tuple[LookupHint, ...]) -> None:
-        """Nothing is asked yet; what was found out once is remembered."""
+        """Computes nothing yet; each fact is computed on first use and kept."""
         super().__init__()
         self.statement, self.context, self.hints = statement, context, hints
-        # Since 4.3 Spark runs an ASOF JOIN itself, where it is told to.
+        # Spark 4.3 and later can run an ASOF JOIN itself, if this setting is on.
         takes_asof = (context.conf("spark.sql.join.asofJoin.enabled") or "false").lower() == "true"
         self.analysis = Analysis(
             statement, context.analyse, script_variables(statement.tokens), takes_asof=takes_asof
@@ -62,10 +62,10 @@ class Facts(Remembering):
 
     @cached_property
     def output(self) -> NamesAndTypes | None:
-        """The columns that the one query of the statement gives; None for others.
+        """The output columns of a statement that is one query; None for other statements.
 
         Raises:
-            Exception: what Spark's analysis says about the user's statement.
+            Exception: the error of Spark's analysis of the user's statement.
         """
         statement = self.statement
         if not is_one_query(statement) or not (
@@ -121,7 +121,7 @@ class Facts(Remembering):
     # --- hints and options -------------------------------------------------------------------------
 
     def hint_of(self, use: LookupUse) -> LookupHint | None:
-        """What the hints that name the use say together; None where none does."""
+        """All hints that name the use, merged into one; None if there are none."""
         own = merged(hint for hint in self.hints if self.names_use(hint, use))
         own = own or merged(hint for hint in self.hints if is_inside(hint, use))
         return own[0] if own else None
@@ -131,11 +131,11 @@ class Facts(Remembering):
         return any(self.names_use(hint, use) for hint in self.hints)
 
     def names_use(self, hint: LookupHint, use: LookupUse) -> bool:
-        """Whether the hint stands in the query block of the use, and names it."""
+        """Whether the hint is in the query block of the use, and names it."""
         return hint.scope in ((select, use.alias.lower()) for select in self.selects(use))
 
     def selects(self, use: LookupUse) -> list[int]:
-        """Where the SELECTs stand whose hints may be about the use: those of its query block."""
+        """Offsets of the SELECTs whose hints may name the use: those of its query block."""
         return [self.statement.pieces[index].start for index in use.block.selects]
 
     def value_of(self, key: str, use: LookupUse) -> InForce:
@@ -156,19 +156,19 @@ class Facts(Remembering):
         return InForce(LOOKUP, Place.HINT) if self.hint_of(use) is not None else InForce(AUTO)
 
     def must_be_asked(self, use: LookupUse) -> bool:
-        """Whether to read it would be against what is said of it or its table; the session only prefers."""
+        """Whether a hint or the table requires a lookup by key; the session's setting does not count."""
         requested = self.requested_access(use)
         return requested.value == LOOKUP and requested.source is not Place.SESSION
 
     def may_be_read(self, use: LookupUse) -> bool:
-        """Whether it can be read, and nothing that is said of it is against that."""
+        """Whether the table can be read whole, and no hint or option forbids it."""
         return self.can_be_read(use) and not self.must_be_asked(use)
 
     def can_be_read(self, use: LookupUse) -> bool:
         """Whether its connector gives all rows, and no moment chooses among them."""
         return not why_not_read(self.connector(use)) and use.versions is None
 
-    # --- what it can be asked by -------------------------------------------------------------------
+    # --- possible keys -----------------------------------------------------------------------------
 
     @once
     def connector(self, use: LookupUse) -> Connector:
@@ -186,7 +186,7 @@ class Facts(Remembering):
         return use.named(self.connector(use).request_columns())
 
     def missing(self, use: LookupUse, keys: Iterable[KeyEquality]) -> list[str]:
-        """The columns without which the source cannot be asked, and which ``keys`` do not give."""
+        """The columns that the source requires as keys, and that ``keys`` lack."""
         missing = self.connector(use).required_keys() - {use.base_column(key.column) for key in keys}
         return [name for name in use.base.schema.names if name in missing]
 
@@ -194,7 +194,7 @@ class Facts(Remembering):
 
     @once
     def names(self, use: LookupUse) -> ColumnNames:
-        """What the columns of the table are called in its query block.
+        """The names of the table's columns in its query block.
 
         Raises:
             UnsupportedLookup: an alias list of the wrong length, or an alias that Spark would change.
@@ -223,12 +223,12 @@ class Facts(Remembering):
 
     @once
     def scope(self, block: Block) -> NameScope:
-        """What conditions inside the FROM of the block can name."""
+        """The names visible to conditions inside the FROM of the block."""
         return NameScope(self.inner_names, block, block.relations)
 
     @once
     def shown_scope(self, block: Block) -> NameScope:
-        """What the WHERE of the block can name."""
+        """The names visible to the WHERE of the block."""
         return NameScope(self.inner_names, block, block.shown)
 
     def referred(self, scope: NameScope, equality: KeyEquality) -> Referred:
@@ -236,7 +236,7 @@ class Facts(Remembering):
         return Referred(frozenset()) if tree is None else scope.referred(tree)
 
     def may_name(self, lateral: Relation, relation: Relation) -> bool:
-        """Whether the name of ``relation``, or a bare one of its columns, stands in ``lateral``."""
+        """Whether ``lateral`` contains the name of ``relation``, or an unqualified one of its columns."""
         columns, tokens = self.analysis.columns_of(relation), self.statement.tokens
         if columns is None:
             return True
@@ -249,9 +249,9 @@ class Facts(Remembering):
     # --- WHERE -------------------------------------------------------------------------------------
 
     def with_where(self, use: LookupUse, conditions: Conditions, right: Relation | None = None) -> Conditions:
-        """``conditions`` with the equalities of WHERE, which count as those of ON in an INNER join.
+        """``conditions`` plus the equalities of WHERE, which in an INNER join mean the same as in ON.
 
-        What they name stands before ``use``, or is ``right`` where the sides are swapped.
+        Only equalities with relations before ``use`` count, or with ``right`` if the sides are swapped.
         """
         keys = {key.column: key for key in conditions.keys}
         wanted = {*use.table.primary_key, *self.always(use)}
@@ -268,14 +268,14 @@ class Facts(Remembering):
             if is_usable and equality.column not in keys:
                 keys[equality.column] = equality
         if not keys:
-            # A constant in WHERE is no key beside others: a filter must not decide what is a miss.
+            # Beside other keys a constant in WHERE is a filter: it must not turn a found row into a miss.
             keys = {equality.column: equality for equality, _ in equalities if equality.constant}
         chosen = chosen_keys(keys.values(), use.table, self.always(use))
         residual = not_asked(self.statement, conditions.keys, chosen)
         return replace(conditions, keys=chosen, residual=(*conditions.residual, *residual))
 
     def where_equalities(self, use: LookupUse) -> Iterator[tuple[KeyEquality, Referred]]:
-        """The key equalities that stand in the WHERE of the block, and what their left sides name."""
+        """The key equalities in the WHERE of the block, and the names in their left sides."""
         if use.relation not in self.shown_scope(use.block).relations or not use.may_be_narrowed:
             return
         names, scope = self.names(use), self.shown_scope(use.block)
@@ -312,14 +312,14 @@ class Facts(Remembering):
 
 
 def is_inside(hint: LookupHint, use: LookupUse) -> bool:
-    """Whether the hint stands in the query through which the table is seen, and names the table there."""
+    """Whether the hint is in the query through which the table is seen, and names the table there."""
     return use.through is not None and hint.scope in use.through.hinted
 
 
 def where_of(statement: Statement, block: Block) -> list[Conjunct]:
-    """What the ANDs of the block's WHERE join, or of the ``|> WHERE`` right behind its FROM.
+    """The conjuncts of the block's WHERE, or of the ``|> WHERE`` right after its FROM.
 
-    Nothing where there is none, or several.
+    Empty if there is no WHERE, or several.
     """
     pipe = block.pipes[0] if block.pipes else None
     selects = [at for at in block.selects if pipe is None or at < pipe.first]
@@ -328,7 +328,7 @@ def where_of(statement: Statement, block: Block) -> list[Conjunct]:
         wheres.append(pipe.where)
     if len(wheres) != 1 or len(selects) > 1:
         return []
-    # It need not be understood: what it says stays where it is.
+    # Unreadable conditions can be ignored: they stay in the statement.
     return known_conjuncts(statement, wheres[0]) or []
 
 
@@ -349,13 +349,13 @@ def is_random(tree: exp.Expr) -> bool:
 
 @dataclass
 class OtherUses:
-    """The other uses.
+    """What has been decided about the other relations of the statement.
 
     Args:
-        read: relations that are lookup tables and are read whole.
-        asked_through: derived tables, CTEs and views that are asked by key, as far as that is known.
-        waiting: relations that wait for keys of their own, and can give none yet.
-        tied: for each block the relations that can give no keys, once that is asked.
+        read: lookup tables that are read whole.
+        asked_through: derived tables, CTEs and views known to be looked up by key.
+        waiting: relations that still lack keys, and so cannot give keys to others yet.
+        tied: for each block the relations that can give no keys; filled on demand.
     """
 
     read: set[Relation]

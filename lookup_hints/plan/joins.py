@@ -1,4 +1,4 @@
-"""What the planner finds, refuses and hands over: joins that are found, those that run, scans, the plan."""
+"""The planner's values: joins found, joins completed, scans, refusals, and the plan."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Join = TypeVar("Join", bound="FoundJoin")
 
 @dataclass(frozen=True)
 class JoinOrder:
-    """Which of the rows of a key are joined.
+    """Which rows of a key are joined, by a comparison with an ordered column.
 
     Args:
-        condition: the column that is compared, and how.
-        value: what it is compared with, computed from the left row.
-        at: where that is said.
-        is_sparks: whether Spark can run it by itself over the whole table, as an ASOF JOIN or a range.
-        parts: the comparisons with columns that it fulfils, so that nothing of them stays.
+        condition: the compared column, and the operator.
+        value: the value compared with it, computed from the left row.
+        at: its place in the text.
+        is_sparks: whether Spark can run it over the whole table instead, as an ASOF JOIN or a range.
+        parts: the comparisons that it implies, and that are therefore removed from the text.
     """
 
     condition: OrderCondition
@@ -43,35 +43,35 @@ class JoinOrder:
     parts: tuple[KeyEquality, ...] = ()
 
 
-# One type per form of join, each in a file of its own: before, an enum was asked for at every turn.
+# One type per form of join, each in a file of its own, instead of an enum that is checked everywhere.
 # (docs/decisions/0130)
 class Form(ABC):
-    """Where a lookup join stands: its left side, and how it is written; ``plan/forms`` has them."""
+    """The syntactic form of a lookup join: its left side, and how it is written. See ``plan/forms``."""
 
     shown: ClassVar[str] = ""
-    """What EXPLAIN calls it; empty for the right side of a join, which most are."""
+    """Its name in EXPLAIN; empty for the most common one, the right side of a join."""
     compares_as_in: ClassVar[bool] = False
     """Whether its shared keys are compared as IN compares, not as ``=`` does."""
 
     @abstractmethod
     def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
-        """What its keys are computed from."""
+        """The relations that its keys are computed from."""
 
     def left_table(self, join: FoundJoin) -> Relation | None:
         return None
 
     def asked_for(self, key: KeyEquality) -> Fragment:
-        """What EXPLAIN says that a key is."""
+        """The text of a key in EXPLAIN."""
         return key.left
 
     def edits(self, join: LookupJoin, analysis: Analysis, numbers: Iterator[int]) -> Iterator[Edit]:
-        """The edits that need not know its neighbours in FROM; ``numbers`` tell private names apart."""
+        """The edits independent of its neighbours in FROM; ``numbers`` make private names unique."""
         yield from ()
 
     def behind_from(
         self, join: LookupJoin, statement: Statement, numbers: Iterator[int]
     ) -> tuple[Fragment, ...]:
-        """What it adds behind the FROM of its home, where it has no relation there; nothing mostly."""
+        """Text to add after the FROM of its home, if it has no relation there; usually empty."""
         return ()
 
 
@@ -80,18 +80,18 @@ class FoundJoin:
     """A use of a lookup table that can be a lookup join.
 
     Args:
-        use: where its table is named.
-        connector: what is asked.
-        form: where it stands.
+        use: the place that names its table.
+        connector: the connector of its table.
+        form: its syntactic form.
         kind: ``INNER``, ``LEFT``, ``LEFT SEMI`` or ``LEFT ANTI``.
         at: the whole join in the text.
         home: the block whose rows are joined.
-        names: what its columns are called.
-        conditions: its conditions, sorted.
-        needs: the relations beyond its chain that it names: those that give the keys of a comma join,
-            and those that the ON of a join names though a comma stands between.
-        order: which of the rows of a key are joined; None: all.
-        notes: what the user should know.
+        names: the names of its columns.
+        conditions: its conditions, by kind.
+        needs: relations beyond its chain that it refers to: those that give the keys of a comma join, and
+            those that the ON of a join names across a comma.
+        order: which rows of a key are joined; None: all.
+        notes: notes for the user.
     """
 
     use: LookupUse
@@ -107,11 +107,11 @@ class FoundJoin:
     notes: tuple[str, ...] = ()
 
     def left_side(self, statement: Statement) -> LeftSide:
-        """What its keys are computed from."""
+        """The relations that its keys are computed from."""
         return self.form.left_side(self, statement)
 
     def question(self, statement: Statement) -> KeyQuestion:
-        """What Spark is asked about its keys."""
+        """The question to Spark about the types of its keys."""
         value: Fragment | None = None if self.order is None else self.order.value
         if (
             self.order is None
@@ -146,7 +146,7 @@ class FoundJoin:
 
     @property
     def is_condition(self) -> bool:
-        """Whether it is written as a condition on the left rows, as a query stands in its own."""
+        """Whether it is written as a condition on the left rows, as its own conditions hold a query."""
         return self.is_semi and bool(self.conditions.queries or self.conditions.after)
 
     @property
@@ -169,7 +169,7 @@ def is_computed(use: LookupUse, columns: Sequence[str]) -> bool:
 
 
 def asked_columns(use: LookupUse, columns: Sequence[str], keys: Sequence[KeyEquality]) -> tuple[str, ...]:
-    """The lookup table's own columns of which ``columns`` are made."""
+    """The lookup table's own columns that ``columns`` are computed from."""
     through = use.through
     if through is None:
         return tuple(columns)
@@ -183,17 +183,17 @@ def asked_columns(use: LookupUse, columns: Sequence[str], keys: Sequence[KeyEqua
 
 @dataclass(frozen=True, kw_only=True)
 class LookupJoin(FoundJoin):
-    """A lookup join as it runs.
+    """A completed lookup join, ready to run.
 
     Args:
-        access: why it asks, and what reading would have cost.
-        chosen: its settings, and where each is from.
-        casts: for each key how it becomes a value of the column's type.
-        order_cast: how the value that is compared by order becomes one.
-        columns: dimension columns handed back, in the table's order.
-        repeated: whether Spark would run it more than once, were its function deterministic.
+        access: why it looks up by key, and the cost of reading instead.
+        chosen: its settings, and where each comes from.
+        casts: for each key the cast to the column's type.
+        order_cast: the cast of the value compared by order.
+        columns: the lookup table's columns that it returns, in the table's order.
+        repeated: whether Spark would run it more than once if its function were deterministic.
         shuffled: whether the left rows are partitioned by key first.
-        function: what the worker is told.
+        function: the specification that the worker gets.
     """
 
     access: AccessDecision
@@ -211,7 +211,7 @@ class LookupJoin(FoundJoin):
         return is_computed(self.use, self.columns)
 
     def field(self, column: str) -> str:
-        """What one of its columns is called in the rows that are found."""
+        """The name of one of its columns in the rows returned by the function."""
         return column if self.is_computed else self.use.base_column(column)
 
     @property
@@ -220,22 +220,22 @@ class LookupJoin(FoundJoin):
         return bool(self.use.column_aliases) or any(self.field(name) != name for name in self.columns)
 
 
-# The user's join stays as it is written: only the table's name becomes that of a view which reads it, so
-# NULLs, stars and USING are Spark's own. (docs/decisions/0150)
+# The user's join stays as written; only the table's name is replaced by that of a view that reads it. So
+# Spark itself handles NULLs, stars and USING. (docs/decisions/0150)
 @dataclass(frozen=True)
 class TableScan:
-    """One place where a lookup table is read whole.
+    """One use of a lookup table that is read whole.
 
     Args:
-        use: where the table is named.
-        connector: what is read.
-        columns: the columns that are read, in the table's order.
+        use: the place that names the table.
+        connector: the connector of the table.
+        columns: the columns to read, in the table's order.
         relation: the name of the view that reads them.
-        readers: in how many parts it is read, at most.
-        decision: why it is read, and what asking would have cost.
-        size: how large the table is, as far as its source says it.
-        filters: conditions of the query by which the source leaves rows out.
-        warning: what to say of a read that nobody may have meant; else empty.
+        readers: the most parts in which it is read.
+        decision: why it is read, and the cost of looking up instead.
+        size: the size of the table, as far as its source knows it.
+        filters: conditions of the query that the source applies.
+        warning: a warning for a read that may be unintended; else empty.
     """
 
     use: LookupUse
@@ -255,14 +255,14 @@ class LookupPlan:
 
     Args:
         text: the user's text.
-        sql: what Spark runs.
+        sql: the text that Spark runs.
         joins: the lookup joins, in the order of the text.
         scans: lookup tables read whole.
-        output: the columns that the user's query has by Spark's own analysis; None for statements
-            that hold several queries, and when planned without Spark.
+        output: the columns of the user's query by Spark's own analysis; None for statements that hold several
+            queries, and when planned without Spark.
         query: the query inside a statement that writes; None for one that is a query.
-        notes: what the user should know about the whole statement.
-        warnings: those of the notes that are logged when it runs.
+        notes: notes for the user about the whole statement.
+        warnings: the subset of ``notes`` that is logged when it runs.
     """
 
     text: str
@@ -275,19 +275,19 @@ class LookupPlan:
     warnings: tuple[str, ...] = ()
 
     def text_of(self, part: Fragment) -> str:
-        """What the user wrote at ``part``, on one line."""
+        """The user's text at ``part``, on one line."""
         return " ".join((part if isinstance(part, str) else part.of(self.text)).split())
 
 
 # A form that cannot ask is no error: the planner reads the table, and Spark joins its rows.
 # (docs/decisions/0150)
 class CannotBeAsked(UnsupportedLookup):
-    """A use of a lookup table cannot be a lookup join; where its source can be read, it is read instead.
+    """A use of a lookup table cannot be a lookup join; it is read whole instead if its source allows that.
 
     Args:
-        problems: what the user is told where it cannot be read.
-        use: where its table is named.
-        reason: why it cannot be asked, as a sentence goes on behind "because".
+        problems: the errors to raise if it cannot be read either.
+        use: the place that names its table.
+        reason: why it cannot be looked up, in words that follow "because".
     """
 
     def __init__(self, problems: Sequence[Problem] | Problem, use: LookupUse, reason: str) -> None:
@@ -295,16 +295,16 @@ class CannotBeAsked(UnsupportedLookup):
         self.use, self.reason = use, reason
 
 
-# A hint that names the table means: ask. Then the refusal stays, with what to write instead.
+# A hint that names the table demands a lookup. So the refusal is raised, with what to write instead.
 # (docs/decisions/0150)
 class NotReadEither(UnsupportedLookup):
-    """A lookup table that cannot be asked as it stands there; to read it would give other rows."""
+    """A lookup table that can be neither looked up nor read here, as reading would give other rows."""
 
 
 def refused(
     statement: Statement, use: LookupUse, at: Cut, reason: str, instead: str = "", tip: str = ""
 ) -> CannotBeAsked:
-    """The error of a lookup join that cannot run, with what to write ``instead``; its table may be read."""
+    """The error of a lookup join that cannot run, with what to write ``instead``."""
     whole = f"{reason}; {instead}" if instead else reason
     return CannotBeAsked(cannot_run(statement, use, at, whole, tip).problems, use, reason)
 
@@ -318,11 +318,11 @@ def cannot_run(
 
 
 def refuse_extra_clauses(statement: Statement, use: LookupUse) -> None:
-    """Refuse LATERAL, STREAM, samples and the like beside the lookup table.
+    """Refuse LATERAL, STREAM, samples and the like on the lookup table.
 
     Raises:
-        CannotBeAsked: a sample or the like stands there, which a table that is read can have.
-        UnsupportedLookup: LATERAL or STREAM stands there.
+        CannotBeAsked: it has a sample or the like, which is possible when the table is read whole.
+        UnsupportedLookup: it has LATERAL or STREAM.
     """
     relation = use.relation
     if relation.plain and not relation.lateral:

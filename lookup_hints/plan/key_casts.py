@@ -1,8 +1,8 @@
-"""The key that is asked for, when the left side of an equality has another type than the column.
+"""The key to look up when the left side of an equality has another type than the column.
 
-Spark compares ``CAST(left AS W) = CAST(column AS W)`` for a common type W. A connector can be asked for
-one value only where at most one value of the column's type equals a given W, and the original equality
-is checked again on the rows that come back.
+Spark compares ``CAST(left AS W) = CAST(column AS W)`` for a common type W. Looking up one value is correct
+only if at most one value of the column's type equals a given W. If needed, the original equality is checked
+again on the rows found.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _DIGITS_TOLD_APART = {"double": 15, "float": 6}
 
 @dataclass(frozen=True)
 class KeyCast:
-    """How a key becomes a value of the column's type.
+    """The cast of a key to the column's type.
 
     Args:
-        steps: types to cast to, in order; the last one is cast to with ``try_cast`` when ``recheck``.
+        steps: types to cast to, in order; with ``recheck`` the last cast is a ``try_cast``.
         recheck: whether the original equality must be checked on the rows found.
-        digits: of a floating point number that asks for an exact one: below ten to this power the column's
-            values are told apart; a larger number that the column can hold fails the query.
-        wrapping: what to write around the cast value, so that it reaches Python as it is.
+        digits: for a floating point key of an exact column: below ten to this power a float distinguishes the
+            column's values; a larger number that the column can hold fails the query.
+        wrapping: text to write around the cast value, so that it reaches Python unchanged.
     """
 
     steps: tuple[str, ...] = ()
@@ -80,16 +80,16 @@ def is_key_type(kind: str) -> bool:
     return kind in _KEY_TYPES or _DECIMAL.fullmatch(kind) is not None
 
 
-# A key is compared as Spark would compare it; where one value cannot stand for all that are equal, the found
-# row is checked again.
+# A key is compared as Spark would compare it. If one value cannot represent all equal ones, the found row
+# is checked again.
 def key_cast(left: str, column: str, *, ansi: bool = True, zone: str = "") -> KeyCast | None:
-    """How a ``left`` value asks for a ``column`` value (Spark type names), or None: no single value does.
+    """The cast from type ``left`` to type ``column`` (Spark type names); None if no single value would do.
 
     Args:
         left: the type of the key.
-        column: the type of the column that it is compared with.
-        ansi: whether `spark.sql.ansi.enabled` is on, which decides as what Spark compares texts and FLOATs.
-        zone: the session's time zone: where its offset changes, two local times can be one moment.
+        column: the type of the column.
+        ansi: whether `spark.sql.ansi.enabled` is on: it decides how Spark compares texts and FLOATs.
+        zone: the session's time zone: if its offset changes, two local times can be one moment.
 
     >>> key_cast("bigint", "int")
     KeyCast(steps=('int',), recheck=True, digits=None, wrapping=('', ''))
@@ -163,7 +163,7 @@ def _cast_from_text(column: str, ansi: bool) -> KeyCast | None:
 
 
 def _common_float(left: str, column: str, ansi: bool) -> str:
-    """As what Spark compares two numbers, one of which is a floating point number."""
+    """The type in which Spark compares two numbers, one of them a floating point number."""
     others = {left, column} - {"float"}
     is_float = not ansi and others <= set(_INTEGERS)
     return "float" if is_float else "double"

@@ -21,17 +21,17 @@ _COMPARISONS = ("=", "==", "<", ">", "<=", ">=", "<>", "!=", "<=>")
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """How names are compared, and what the dimension is called in its query block.
+    """The names of the lookup table and its columns in its query block, and how names are compared.
 
     Args:
         table: the lookup table.
         alias: its name in the block.
-        columns: what its columns are called there, in the table's order.
-        aliases: how many relations of the block, the dimension too, have each name; in lower case, but
-            where names that differ in case differ.
-        case_sensitive: whether names that differ in case differ.
-        is_inner: whether a query inside an expression of the block has what a column names.
-        is_outer: whether a column in such a query names what the block, or one around it, has.
+        columns: the names of its columns there, in the table's order.
+        aliases: number of relations of the block with each name, the lookup table included; in lower case
+            unless ``case_sensitive``.
+        case_sensitive: whether names that differ only in case are different.
+        is_inner: whether a column name inside a nested query belongs to that query.
+        is_outer: whether a column name inside a nested query belongs to the block or one around it.
     """
 
     table: LookupTable
@@ -56,12 +56,12 @@ class ColumnNames:
         return self.own_name(parts[0])
 
     def qualifier_length(self, reference: exp.Column) -> int:
-        """How many parts of ``reference`` stand before the dimension column's own name."""
+        """How many parts of ``reference`` come before the lookup table's column name."""
         parts = [part.name for part in reference.parts]
         return 1 if len(parts) > 1 and self._same_name(parts[0], self.alias) else 0
 
     def is_other(self, name: str) -> bool:
-        """Whether ``name`` is that of another relation of the block."""
+        """Whether another relation of the block has this name."""
         return self.aliases.get(self._fold_case(name), 0) > self._same_name(name, self.alias)
 
     def own_name(self, name: str) -> str | None:
@@ -88,8 +88,8 @@ class Reference:
     at: Cut
 
 
-# Stays in place as a condition unless no join can fill the table with NULLs: a FULL JOIN puts rows of NULLs
-# beside those asked for. (docs/decisions/0071)
+# A condition stays in place if a join may fill the table with NULLs: a FULL JOIN adds rows of NULLs to those
+# found. (docs/decisions/0071)
 @dataclass(frozen=True)
 class KeyEquality:
     """``left = dim column``.
@@ -125,14 +125,14 @@ class Conjunct:
 
 @dataclass(frozen=True)
 class Conditions:
-    """The conditions of a lookup join, sorted.
+    """The conditions of a lookup join, by kind.
 
     Args:
-        keys: equalities that the connector is asked by, at most one for each column.
-        residual: conditions over the dimension that are checked on the rows found.
-        left_only: conditions that do not touch the dimension.
-        after: conditions that can only be checked on the joined rows: of an INNER join on its result, of a
-            SEMI or ANTI join on the left row.
+        keys: the equalities looked up by, at most one for each column.
+        residual: conditions on the lookup table that are checked on the rows found.
+        left_only: conditions that do not touch the lookup table.
+        after: conditions that can only be checked after joining: for an INNER join on its result, for a SEMI
+            or ANTI join on the left row.
         queries: conditions of a SEMI or ANTI join on the rows found that hold a query.
     """
 
@@ -156,12 +156,11 @@ def sorted_conditions(
     given: Iterable[KeyEquality] = (),
     always: frozenset[str] = frozenset(),
 ) -> Conditions:
-    """``candidates`` (and equalities that are ``given`` otherwise, by USING say), each where it belongs.
+    """Sort ``candidates``, and equalities ``given`` in another way (such as by USING), by kind.
 
-    Equalities with columns that the connector can be asked by are keys. Where they cover the declared
-    primary key, the lookup is by primary key alone and the others are checked on the row found, so
-    that what counts as a miss does not depend on further conditions; those on columns that ``always``
-    belong to the request stay keys.
+    Equalities with columns that the connector can look up by are keys. If they cover the declared primary
+    key, the lookup is by primary key alone and the others are checked on the row found. So further
+    conditions do not turn a found row into a miss. Columns that ``always`` belong to the request stay keys.
     """
     keys: dict[str, KeyEquality] = {key.column: key for key in given}
     residual: list[Conjunct] = []
@@ -199,14 +198,14 @@ def not_asked(
     ]
 
 
-# Where equalities cover the primary key, it alone is asked by; the others are conditions on the found row,
-# not misses. (docs/decisions/0001)
+# If equalities cover the primary key, only it is looked up; the others are conditions on the found row and
+# make no misses. (docs/decisions/0001)
 def chosen_keys(
     keys: Iterable[KeyEquality], table: LookupTable, always: frozenset[str]
 ) -> tuple[KeyEquality, ...]:
-    """Of ``keys`` those that are asked by, in the order of the table.
+    """The subset of ``keys`` to look up by, in the order of the table.
 
-    Where they cover the primary key: that, and what ``always`` belongs to the request.
+    If they cover the primary key: that, and the columns that ``always`` belong to the request.
     """
     by_column = {key.column: key for key in keys}
     in_table_order = [by_column[column] for column in table.schema.names if column in by_column]
@@ -230,7 +229,7 @@ def _parse_condition(statement: Statement, part: Cut) -> exp.Expr:
 
 
 def conjuncts(statement: Statement, part: Cut) -> Iterator[Conjunct]:
-    """What the top-level ANDs of ``part`` join, outer parentheses removed.
+    """The operands of the top-level ANDs of ``part``, without outer parentheses.
 
     Raises:
         UnsupportedLookup: one of them cannot be read.
@@ -245,7 +244,7 @@ def conjuncts(statement: Statement, part: Cut) -> Iterator[Conjunct]:
         yield Conjunct(part, _parse_condition(statement, part))
         return
     trees = [statement.expression(each) for each in parts]
-    # What sqlglot cannot read as a whole, for one odd conjunct, it reads one by one.
+    # If one odd conjunct keeps sqlglot from reading the whole, it reads them one by one.
     if tree is not None and not (isinstance(tree, exp.And) and trees == list(tree.flatten(unnest=False))):
         raise UnsupportedLookup(
             Problem(
@@ -259,7 +258,7 @@ def conjuncts(statement: Statement, part: Cut) -> Iterator[Conjunct]:
 
 
 def known_conjuncts(statement: Statement, part: Cut) -> list[Conjunct] | None:
-    """What ``conjuncts`` gives; None where one cannot be read, for those to whom that need not matter."""
+    """Like ``conjuncts``, but None instead of an error if one cannot be read."""
     try:
         return list(conjuncts(statement, part))
     except UnsupportedLookup:
@@ -267,7 +266,7 @@ def known_conjuncts(statement: Statement, part: Cut) -> list[Conjunct] | None:
 
 
 def _without_parentheses(statement: Statement, part: Cut) -> Cut | None:
-    """What the parentheses around all of ``part`` hold; None where there are none, or they hold a query."""
+    """The inside of parentheses around all of ``part``; None if there are none, or they hold a query."""
     tokens = statement.tokens
     first, last = tokens.indices(part)
     is_wrapped = tokens.is_symbol(first, "(") and tokens.closing(first) == last and last - first > 1
@@ -277,7 +276,7 @@ def _without_parentheses(statement: Statement, part: Cut) -> Cut | None:
 
 
 def cut_at(statement: Statement, part: Cut, word: str) -> Iterator[Cut]:
-    """The stretches between the top-level ANDs (or ORs); the AND of BETWEEN and those of CASE are no cuts."""
+    """Split at top-level ANDs (or ORs), but not at the AND of BETWEEN or inside CASE."""
     first, last = statement.tokens.indices(part)
     if next(statement.tokens.places(word, first, last), None) is None:
         yield _cut_between(statement, first, last)
@@ -339,7 +338,7 @@ def has_condition_subquery(tree: exp.Expr) -> bool:
 
 
 def implied_equalities(statement: Statement, conjunct: Conjunct, names: ColumnNames) -> list[KeyEquality]:
-    """The key equalities that stand in each branch of an OR: the whole OR implies them, and stays."""
+    """Key equalities that occur in every branch of an OR, which therefore implies them. The OR stays."""
     if not isinstance(conjunct.tree, exp.Or):
         return []
     branches = list(cut_at(statement, conjunct.at, "OR"))
@@ -378,7 +377,7 @@ OPERATORS: dict[type[exp.Expr], str] = {
     exp.LT: "<",
 }
 TURNED = {"=": "=", ">=": "<=", ">": "<", "<=": ">=", "<": ">"}
-"""What each operator is where its sides change places."""
+"""Each comparison operator with its mirror image, for swapped sides."""
 
 
 def comparison_sides(statement: Statement, at: Cut, kind: type[exp.Expr]) -> tuple[Conjunct, Conjunct] | None:
@@ -456,9 +455,9 @@ def references(tree: exp.Expr, names: ColumnNames) -> Iterator[Reference]:
 def over_variable(
     conjunct: Conjunct, names: ColumnNames, variable: str, field_of: Callable[[str], str] = str
 ) -> tuple[Fragment, ...]:
-    """The conjunct in parentheses, each dimension column taken from ``variable`` instead.
+    """The conjunct in parentheses, with the lookup table's columns read as fields of ``variable``.
 
-    ``field_of`` says what a column is called there.
+    ``field_of`` gives the field's name for a column.
     """
     out: list[Fragment] = ["("]
     at = conjunct.at.start

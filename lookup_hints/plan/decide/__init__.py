@@ -1,1 +1,1 @@
-"""What is decided of each use of a lookup table: asked or read, by which settings, keys and order."""
+"""Decisions for each use of a lookup table: look up by key or read whole, and the settings of that."""

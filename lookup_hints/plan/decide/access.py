@@ -16,7 +16,7 @@ from lookup_hints.spi.lookup_options import AUTO, SCAN
 
 # Where reading begins to be faster, measured over keys at random. (docs/decisions/0153)
 LEFT_ROWS_PER_ROW = 0.9
-"""Reading is better from so many left rows for each row of the table on: `benchmarks/bench_crossover.py`."""
+"""Reading the table wins above this ratio of left rows to table rows (`benchmarks/bench_crossover.py`)."""
 
 KEYS_PER_ROW = 0.35
 """To ask for this many keys is a bit cheaper than to read a row: decision 0163."""
@@ -25,7 +25,7 @@ MOST_BYTES = 10**9
 """A larger table is not read while a statement runs."""
 
 FEWEST_KEYS = 10_000
-"""Fewer keys are a request or two, whatever the table."""
+"""Below this number, looking up always wins: it takes one or two requests for a table of any size."""
 
 MOST_ROWS = 10_000_000
 """A larger table is never read because that is cheaper, and with a warning where it must be."""
@@ -33,13 +33,13 @@ MOST_ROWS = 10_000_000
 
 @dataclass(frozen=True)
 class Case:
-    """What is known of a lookup join before anybody is asked for a figure.
+    """The facts about a lookup join that cost no trip to a source or to Spark.
 
     Args:
-        requested: the value of ``access`` that is in force.
-        requested_by: who says so, as EXPLAIN shows it.
-        must_ask: why it cannot or should not be read, whatever that costs; empty where nothing says so.
-        most_rows: a table of more rows is not read.
+        requested: the value of ``access`` in force.
+        requested_by: where that value was set, as EXPLAIN shows it.
+        must_ask: why the table must not be read at any cost; empty if it may be.
+        most_rows: larger tables are not read.
     """
 
     requested: str
@@ -50,13 +50,13 @@ class Case:
 
 @dataclass(frozen=True)
 class AccessDecision:
-    """What becomes of a lookup join.
+    """The decision for a lookup join: look up by key, or read the table whole.
 
     Args:
-        reads: whether its table is read whole; else it is asked.
-        reason: why, as a sentence goes on behind "because".
-        other_way: what the other way would have cost, as far as it is known; else empty.
-        reads_after: the keys after which an executor that asks may read it; None where it may not.
+        reads: True to read the table whole, False to look up by key.
+        reason: why, in words that follow "because".
+        other_way: the estimated cost of the alternative; empty if unknown.
+        reads_after: number of keys after which an executor may switch to reading; None if it must not.
     """
 
     reads: bool
@@ -68,7 +68,7 @@ class AccessDecision:
 # Read only where it is certain: Spark's sizes are bounds from above, so a guess could be wrong by any factor.
 # (docs/decisions/0153)
 def decide(case: Case, size: Callable[[], TableSize], left: Callable[[], LeftRows]) -> AccessDecision:
-    """The decision; ``size`` and ``left`` cost a trip each, and are asked for only where they matter."""
+    """Choose; ``size`` and ``left`` cost a trip each, and are called only if they can change the result."""
     if case.requested == SCAN:
         return AccessDecision(reads=True, reason=case.requested_by)
     why_ask = "" if case.requested == AUTO else case.requested_by
@@ -77,7 +77,7 @@ def decide(case: Case, size: Callable[[], TableSize], left: Callable[[], LeftRow
 
 
 def keys_worth_reading(size: TableSize, most_rows: int) -> int | None:
-    """After how many keys a table that is asked is read instead; None where that is not to be done.
+    """The number of keys after which a lookup switches to reading the table; None for never.
 
     >>> keys_worth_reading(TableSize(1_000_000, 64_000_000, "pg_class"), 10_000_000)
     350000
@@ -134,13 +134,13 @@ def size_text(size: TableSize) -> str:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What is settled.
+    """What earlier rounds of planning have settled.
 
     Args:
         looked_through: derived tables, CTEs and views that count as uses of the table inside them.
         read: the uses whose tables are read whole, and why.
-        chosen: those of them that could be asked as well.
-        unlisted: those of them for which no list of constants is asked either.
+        chosen: of ``read``, the uses that could be looked up by key as well.
+        unlisted: of ``read``, the uses that must not become a lookup of listed constants either.
     """
 
     looked_through: tuple[LookupUse, ...] = ()
@@ -149,7 +149,7 @@ class Decisions:
     unlisted: frozenset[LookupUse] = frozenset()
 
     def reading(self, decisions: Mapping[LookupUse, AccessDecision]) -> Decisions:
-        """It with uses that cannot be asked."""
+        """A copy in which the uses that ``decisions`` want read are read."""
         return replace(self, read={**self.read, **decisions})
 
     def choosing(self, decisions: Mapping[LookupUse, AccessDecision]) -> Decisions:

@@ -1,4 +1,4 @@
-"""Whether each lookup join is asked or its table read: what is wanted, what forbids it, and what it costs."""
+"""Whether to look up by key or read the whole table: the user's wish, what forbids it, and the costs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut, Fragment
 
 _FILTERED = "unknown: conditions or joins may take some away before they are asked for"
-# Options of a table that say what becomes of misses and failures, which a read does not know.
+# Options about misses and failures of single keys, which a read of the whole table cannot honour.
 _SAYS_HOW_TO_ASK = ("retry-predicate", "on-error", "max-requests")
 
 
@@ -59,7 +59,7 @@ def _decide_access(
         return AccessDecision(reads=False, reason=said)
     no_scan = _why_not_read(facts, join.use)
     if requested.value == SCAN:
-        # A table that is read where all of it is wanted is asked where its past rows are.
+        # `access` = 'scan' on a table is about its current rows; past rows may still be looked up.
         may_be_asked = (Place.SESSION, Place.TABLE) if join.use.versions else (Place.SESSION,)
         if no_scan and requested.source not in may_be_asked:
             raise _cannot_read(facts, join, requested, no_scan)
@@ -97,7 +97,7 @@ def _decide_for_ranges(facts: Facts, join: FoundJoin, requested: InForce, said: 
     size, most_rows = facts.context.table_size(join.connector), facts.value_of("scan.max-rows", join.use)
     is_forbidden = most_rows.value is not None and (size.rows or 0) > most_rows.value
     if is_forbidden or _why_not_read(facts, join.use):
-        return AccessDecision(reads=True, reason="no equality gives its key")  # and what guards reads says no
+        return AccessDecision(reads=True, reason="no equality gives its key")  # `refuse_forbidden` raises
     if (
         requested.value != LOOKUP
         and (size.bytes or 0) > facts.value_of("full-cache.max-bytes", join.use).value
@@ -108,7 +108,7 @@ def _decide_for_ranges(facts: Facts, join: FoundJoin, requested: InForce, said: 
 
 
 def _access_text(facts: Facts, use: LookupUse, requested: InForce) -> str:
-    """Who wants what, as EXPLAIN shows it; empty where nobody does."""
+    """The requested access and its origin, as EXPLAIN shows it; empty if none was requested."""
     hint = facts.hint_of(use)
     if requested.source is Place.HINT and hint is not None and "access" not in hint.options:
         return "a LOOKUP hint names it"
@@ -158,7 +158,7 @@ def _reason_to_ask(facts: Facts, join: FoundJoin, is_stopped: bool) -> str:
 
 
 def _why_stream_asks(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> str:
-    """What to say where the left rows are a stream, which no read can follow; else nothing."""
+    """Why a join with a stream on its left must look up by key; empty for other joins."""
     left = join.left_side(facts.statement)
     if left.at is None or not facts.analysis.knows:
         return ""
@@ -176,7 +176,7 @@ def _roles_around(block: Block) -> Iterator[Role]:
         around = around.query.parent
 
 
-# Rows of the left side are not all asked for: Spark lets conditions sink below the join.
+# Not all rows of the left side reach the lookup: Spark pushes conditions below the join.
 # (docs/decisions/0153)
 def _left_rows(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> LeftRows:
     left = _certain_left(facts, joins, join)
@@ -196,7 +196,7 @@ def _column_of_key(facts: Facts, left: Fragment) -> str:
 
 
 def _query_for_rows(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin, left: LeftSide) -> str:
-    """A query for the rows of ``left``, which Spark is asked anyway, or which serves several joins."""
+    """A query for the rows of ``left`` that Spark analyses anyway, or that several joins share."""
     if len(joins) > 1:
         return facts.analysis.rows_of(join.home, left)
     return facts.analysis.asking_rows(replace(join.question(facts.statement), left=left))
@@ -206,10 +206,10 @@ def _query_for_rows(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin, l
 
 
 def _certain_left(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> LeftSide | None:
-    """The part of FROM whose rows all reach the lookup; None where some may not.
+    """The part of FROM all of whose rows reach the lookup; None if some may not.
 
-    Spark lets conditions sink below a lookup join, also those of queries around it and what it infers from
-    equalities. So none may stand there but on columns of the table that are no keys.
+    Spark pushes conditions below a lookup join, also those of outer queries and those that it infers from
+    equalities. So the only conditions allowed are on non-key columns of the lookup table.
     """
     if _is_filtered(facts, joins, join) or _is_filtered_around(facts, join.home):
         return None
@@ -234,7 +234,7 @@ def _holds_lookups(facts: Facts, block: Block, part: Cut) -> bool:
 
 
 def _is_filtered(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> bool:
-    """Whether something in the block of the join may take left rows away before they are asked for."""
+    """Whether something in the block of the join may drop left rows before the lookup."""
     home = join.home
     here = [each for each in joins if each.home is home]
     if home.pipes or home.views_last > -1 or any(each.conditions.left_only for each in here):
@@ -299,9 +299,9 @@ _OVER_ALL_ROWS = frozenset(
 
 # Under a LIMIT few rows may be wanted, so reading a whole table is not certain to pay.
 def stopped_early(facts: Facts, joins: Iterable[FoundJoin]) -> frozenset[int]:
-    """The indices of the tables of joins whose rows go to a LIMIT as they come: neither sorted nor grouped.
+    """Indices of the tables of joins whose rows stream into a LIMIT, neither sorted nor grouped.
 
-    A statement of which the first rows alone will be taken is like one with a LIMIT.
+    A statement whose caller takes only the first rows counts as having a LIMIT.
     """
     homes = {join.home for join in joins}
     stopped = {home for home in homes if _stops_early(facts, home, frozenset())}
@@ -365,7 +365,7 @@ def _stops_in_pipes(facts: Facts, block: Block) -> bool | None:
 
 
 def _is_small_limit(facts: Facts, limit_at: int) -> bool:
-    """Whether the LIMIT is of few rows; one that is not a number is taken for such."""
+    """Whether the LIMIT is small; one that is not a number counts as small."""
     pieces = facts.statement.pieces
     if limit_at + 1 >= len(pieces) or pieces[limit_at + 1].kind is not Kind.NUMBER:
         return True

@@ -1,4 +1,4 @@
-"""Which rows are joined by order: those of a moment (FOR SYSTEM_TIME AS OF), the nearest (ASOF), a range."""
+"""Joins by order: rows valid at a moment (FOR SYSTEM_TIME AS OF), the nearest row (ASOF), or a range."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from lookup_hints.spi.changed_column_and_versions import VALID_FROM, VALID_TO, V
 from lookup_hints.sql.text_edits import Cut, Fragment
 
 FEW_ROWS = 16
-"""So many rows of a key are fetched, and kept for all values that are compared with them."""
+"""Up to this many rows for each key are fetched, and cached to answer every compared value."""
 
 # The present as Spark knows it; others are compared with `current_timestamp()`.
 _PRESENT = {"timestamp_ntz": "localtimestamp()", "date": "current_date()"}
@@ -39,11 +39,11 @@ _PRESENT = {"timestamp_ntz": "localtimestamp()", "date": "current_date()"}
 
 # AS OF over versions and ASOF JOIN become one `OrderCondition`. (docs/decisions/0191)
 def with_order(statement: Statement, join: FoundJoin) -> FoundJoin:
-    """``join``, which says which of the rows of a key it wants, where it wants some.
+    """``join`` with its ``order`` set, if it joins only some of the rows of a key.
 
     Raises:
-        CannotBeAsked: Spark has to find the nearest row among all of the table.
-        UnsupportedLookup: the versions of a row cannot be told from other rows.
+        CannotBeAsked: only Spark can find the nearest row, among all rows of the table.
+        UnsupportedLookup: versions of one row cannot be distinguished from other rows.
     """
     versions, step = join.use.versions, join.use.step
     if versions is not None:
@@ -129,7 +129,7 @@ def _own_column(join: FoundJoin, part: Conjunct) -> str | None:
 def ranges_in(
     statement: Statement, join: FoundJoin, conditions: Iterable[Conjunct]
 ) -> Iterator[tuple[JoinOrder, Conjunct]]:
-    """What ``conditions`` say of ranges of the table that hold a value, and the value."""
+    """The ranges of the table that ``conditions`` compare with a value, and that value."""
     found = [(each, *sides) for each in conditions for sides in _range_ends(statement, join, each)]
     for first, operator, start, value in found:
         for last, other, end, same in found:
@@ -195,9 +195,9 @@ def order_cast_of(facts: Facts, join: FoundJoin, kind: str) -> KeyCast:
 
 
 def is_order_asked(facts: Facts, join: FoundJoin, settings: LookupSettings) -> bool:
-    """Whether the source finds the rows that answer, as it can and a key has many; else the worker does.
+    """Whether the source picks the matching rows, as it can and keys have many rows; else the worker does.
 
-    What is remembered are all rows of a key: they answer every value.
+    The cache keeps all rows of a key, as they answer every value.
     """
     order, connector = join.order, join.connector
     if join.is_in_range:

@@ -1,8 +1,8 @@
-"""Budgets of an origin: which tables share one, its limits, and the share of each executor and each task.
+"""Request budgets of an origin: which tables share one, its limits, and each executor's and task's share.
 
-The processes of one executor can share a file, and so keep a limit together. Executors know nothing of each
-other. What can be known is how many there are at the most, and so each gets that part of the budget: together
-they never spend more, and less while fewer run. The same holds for tasks where there is no file.
+The processes of one executor keep a limit together through a shared file. Executors cannot see each other, so
+the budget is divided by the largest possible number of executors: together they never exceed it, and use less
+of it while fewer run. Without a shared file the same holds for tasks.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class BudgetLimit:
 
 
 def gives_limits(table: LookupTable) -> bool:
-    """Whether ``table`` says how much may be asked of its origin, or of its budget."""
+    """Whether ``table`` limits the requests to its origin, or names a budget."""
     return CONCURRENCY in table.options or RATE in table.options
 
 
 def limits_of(connector: Connector, others: Iterable[Connector]) -> Mapping[str, BudgetLimit]:
-    """The limits of the budget that the requests of ``connector`` count for, by the names of their options.
+    """The limits of the budget that ``connector`` draws on, by option name.
 
     Args:
-        connector: that of a table.
-        others: those of the other tables that may share its budget.
+        connector: the connector of a table.
+        others: connectors of other tables that may share its budget.
 
     Raises:
         OptionError: two tables of one budget give it different limits.
@@ -63,7 +63,7 @@ def limits_of(connector: Connector, others: Iterable[Connector]) -> Mapping[str,
 
 
 def shown_owner(connector: Connector) -> str:
-    """What the budget of ``connector`` belongs to, for EXPLAIN; shows nothing that a reference stands for."""
+    """The owner of the budget of ``connector``, for EXPLAIN; secret references stay unresolved."""
     table = connector.table
     name = table.options.get(_NAME)
     if name:
@@ -121,11 +121,11 @@ _TIP = (
 
 @dataclass(frozen=True)
 class Cluster:
-    """What works at once at the most, as far as Spark's configuration says.
+    """The largest possible parallelism, as far as Spark's configuration bounds it.
 
     Args:
-        executors: how many there are, or None.
-        tasks: how many all of them run at once, or None.
+        executors: number of executors, or None if unbounded.
+        tasks: tasks that all of them run at once, or None if unbounded.
     """
 
     executors: int | None
@@ -136,10 +136,10 @@ class Cluster:
 def budget_of(
     limits: Mapping[str, float], cluster: Cluster, *, table: str, name: str, on_open: str
 ) -> Budget:
-    """The part of ``limits``, by the names of options, of each executor, and of each task without a file.
+    """Each executor's share of ``limits`` by option name, and each task's share if there is no shared file.
 
     Raises:
-        OptionError: nobody knows by what they are divided, or there is not one request for each executor.
+        OptionError: the number of executors is unbounded, or the share of one is less than one request.
     """
     executors, tasks = cluster.executors, cluster.tasks
     if limits and executors is None and tasks is None:
@@ -162,7 +162,7 @@ def budget_of(
 
 
 def _slots_of(concurrency: float | None, parts: int | None) -> int | None:
-    """Requests in flight of one of ``parts``; less than one cannot be asked."""
+    """The requests in flight that each of ``parts`` may have; at least one."""
     return None if concurrency is None or parts is None else max(1, int(concurrency // parts))
 
 
@@ -211,7 +211,7 @@ def _check_there_is_one_for_each(concurrency: float | None, cluster: Cluster, ta
 
 
 def cluster_of(conf: Conf, tasks: int | None = None) -> Cluster:
-    """What ``conf`` says; ``tasks`` is how many run at once where the user says it."""
+    """The cluster that ``conf`` describes; ``tasks`` overrides the number of tasks at once."""
     executors, at_once = executors_of(conf), tasks or tasks_at_once(conf)
     return Cluster(executors and min(executors, at_once or executors), at_once)
 

@@ -1,4 +1,4 @@
-"""A lookup join that is found and asked, made whole: its settings, key types, columns, and function."""
+"""Complete a lookup join that was found: its settings, key types, columns, and function."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from lookup_hints.sql.text_edits import Cut
 def completed(
     facts: Facts, joins: Sequence[FoundJoin], access: dict[LookupUse, AccessDecision]
 ) -> tuple[LookupJoin, ...]:
-    """``joins`` as they run.
+    """``joins`` completed, ready to be written.
 
     Raises:
-        CannotBeAsked: the keys of one cannot be computed, or do not say which rows are asked for.
-        QueryError: options that make no sense together.
+        CannotBeAsked: the keys of a join cannot be computed, or do not identify rows.
+        QueryError: contradictory options.
     """
     stopped, others = stopped_early(facts, joins), _connectors_with_limits(facts, joins)
     choices = [
@@ -69,7 +69,7 @@ def _complete_join(
     statement, keys = facts.statement, join.conditions.keys
     order_asked = is_order_asked(facts, join, choice.settings)
     if order_asked:
-        # A table that is read while the statement runs is asked by key, not by moment.
+        # A table that executors may read whole serves plain keys, not moments.
         choice = replace(choice, settings=replace(choice.settings, switch=None))
     columns = _used_columns(statement, join, casts)
     repeated = must_run_once(statement, join)
@@ -114,8 +114,8 @@ def _choose_settings(
 ) -> Choice:
     """The runner and the options of a join.
 
-    Its table may be read while the statement runs, where nothing that was said is against it. A retry that
-    waits for late rows, or looks at rows, wants the source's answer. So does who wants no cache.
+    Executors may switch to reading the table unless an option forbids it. A retry that waits for late rows or
+    inspects rows needs the answers of the source, and so does a join without a cache.
     """
     context = facts.context
     choice = choose(
@@ -136,10 +136,10 @@ def _choose_settings(
 
 
 def _settings_for_ranges(facts: Facts, join: FoundJoin, settings: LookupSettings) -> LookupSettings:
-    """``settings``; the table is kept whole, for this statement where it is not kept for others.
+    """``settings`` with a full cache; it lives only for this statement unless others keep it anyway.
 
     Raises:
-        CannotBeAsked: a retry wants its source to be asked.
+        CannotBeAsked: a retry needs answers of the source.
     """
     if settings.retry.on_miss or settings.retry.on_rows is not None:
         reason = "ranges are found in the whole table, and a retry asks for rows that were not there"
@@ -157,13 +157,13 @@ def _connectors_with_limits(facts: Facts, joins: Sequence[FoundJoin]) -> list[Co
     known = {id(connector.table) for connector in found}
     for table in facts.context.tables() if found else ():
         if gives_limits(table) and id(table) not in known:
-            with suppress(OptionError):  # which is told where that table is used
+            with suppress(OptionError):  # reported where that table is used
                 found.append(facts.context.connector(table))
     return found
 
 
 def _with_invalidations(facts: Facts, join: FoundJoin, settings: LookupSettings) -> LookupSettings:
-    """What was invalidated of the table longer ago than a row may be old is gone anyway."""
+    """``settings`` with the invalidations to honour: older ones than the time to live have expired anyway."""
     if settings.cache is None and settings.whole is None:
         return settings
     told = facts.context.invalidations(join.connector.table, settings.longest)
@@ -171,7 +171,7 @@ def _with_invalidations(facts: Facts, join: FoundJoin, settings: LookupSettings)
 
 
 def _notes_of_changes(spec: LookupSpec) -> Iterator[str]:
-    """What a change drops where a row may lose its key: an answer to the old key would keep it."""
+    """Notes on changes that move a row to another key: the old key's cached answer would keep the row."""
     changed = spec.settings.changed
     if changed is not None and not spec.keys_are_immutable:
         columns = ", ".join(spec.key_columns)
@@ -195,7 +195,7 @@ def _types_of_keys(facts: Facts, joins: Sequence[FoundJoin]) -> Sequence[Sequenc
 
 
 def _key_not_computable(statement: Statement, join: FoundJoin, error: KeyTypeError) -> UnsupportedLookup:
-    """The whole statement was analysed before: what fails now does so for standing alone."""
+    """The error for a key that Spark cannot analyse alone, though the whole statement was analysed."""
     at = error.part if isinstance(error.part, Cut) else join.at
     written = error.part if isinstance(error.part, str) else " ".join(at.of(statement.text).split())
     is_key = error.part is not error.question.value
@@ -212,7 +212,7 @@ def _key_not_computable(statement: Statement, join: FoundJoin, error: KeyTypeErr
 def _cast_keys(
     facts: Facts, join: FoundJoin, types: Sequence[str] | None
 ) -> tuple[tuple[KeyCast, ...], KeyCast]:
-    """How each key becomes a value of its column's type, and what is compared by order."""
+    """The casts of each key, and of the value compared by order, to the types of their columns."""
     keys = join.conditions.keys
     if types is None:
         return tuple(KeyCast() for _ in keys), KeyCast()
@@ -250,7 +250,7 @@ def _has_query(statement: Statement, key: KeyEquality) -> bool:
 
 
 def _used_columns(statement: Statement, join: FoundJoin, casts: Sequence[KeyCast]) -> tuple[str, ...]:
-    """The columns that the query block names, in the table's order: only those are asked for."""
+    """The columns that the query block names, in the table's order; only those are fetched."""
     keys = join.conditions.keys
     if join.is_semi:
         used = {*residual_columns(join.use, join.names, join.checked, join.answered)}

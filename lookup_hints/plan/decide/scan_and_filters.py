@@ -1,11 +1,11 @@
 """A lookup table that is read whole: columns, filters, by how many tasks, and whether it may be.
 
-A filter narrows, it never replaces: each condition stays in the statement. So what is not understood here,
-or could mean anything else to Spark, is left out. A filter may drop a row only where no row of the result
-can come of it:
+Filters only narrow: each condition also stays in the statement. So conditions that are not understood here,
+or that Spark might read differently, are left out. A filter may drop a row only if the row cannot contribute
+to the result:
 
-- A condition of WHERE that no NULL meets can go below any join: where an outer join fills a row with NULLs,
-  as its partner was left out, WHERE drops it.
+- A WHERE condition that is never true of NULL can go below any join: if its partner was left out, an outer
+  join fills the row with NULLs, and WHERE drops it.
 - ``IS NULL`` is true of such rows, so it goes below WHERE only where no join fills the table's columns.
 - A condition of ON goes to the side that the join does not keep by itself.
 """
@@ -75,7 +75,7 @@ def scan_of(facts: Facts, use: LookupUse, decision: AccessDecision) -> TableScan
 
 
 def refuse_forbidden(facts: Facts, scan: TableScan) -> None:
-    """Let no table be read by accident, whatever caused the read.
+    """Refuse to read a table whose ``access`` or row limit forbids it, whatever caused the read.
 
     Raises:
         UnsupportedLookup: the table may not be read; names it, the reason for reading, and its rows.
@@ -103,7 +103,7 @@ def _forbidden_scan(facts: Facts, scan: TableScan, rule: str, tip: str) -> Unsup
 
 
 def _warning_of_scan(facts: Facts, use: LookupUse, size: TableSize) -> str:
-    """What to say of a read that nobody may have meant; empty for others."""
+    """A warning for a read that may be unintended; empty for others."""
     guard = facts.value_of("on-scan", use)
     is_large = guard.value is None and size.rows is not None and size.rows > MOST_ROWS
     if guard.value != "warn" and not is_large:
@@ -123,9 +123,9 @@ def _source_text(given: InForce) -> str:
 
 
 def _count_readers(connector: Connector, conf: Conf) -> int:
-    """In how many parts the table is read, at most: what the user says, else as many as tasks run at once.
+    """The most parts in which the table is read: the user's number, else the tasks that run at once.
 
-    No more than the source may be asked for at once.
+    Never more than the source's limit of concurrent requests.
     """
     table = connector.table
     text = table.options.get(PARTITIONS)
@@ -150,7 +150,7 @@ def filters_of(statement: Statement, use: LookupUse, names: ColumnNames) -> tupl
     if not use.may_be_narrowed:
         return ()  # the nearest of all rows is another than the nearest of some
     if "${" in statement.text:
-        return ()  # what Spark puts there may be an OR
+        return ()  # Spark may merge conditions there into an OR
     conditions = statement.once(where_of, use.block) if use.relation in use.block.shown else []
     of_where = (
         each for condition in conditions for each in _filters_of_conjunct(statement, condition, use, names)
@@ -169,7 +169,7 @@ def _filters_of_on(statement: Statement, use: LookupUse, names: ColumnNames) -> 
         keeping = {"FULL", "ANTI"} if "SEMI" in step.words else {"LEFT", "FULL", "ANTI"}
     if step is None or step.on is None or step.takes_nearest or keeping & set(step.words):
         return
-    # It need not be understood: what it says stays where it is.
+    # Unreadable conditions can be ignored: they stay in the statement.
     for conjunct in known_conjuncts(statement, step.on) or ():
         yield from _filters_of_conjunct(statement, conjunct, use, names)
 
@@ -178,7 +178,7 @@ def _filters_of_conjunct(
     statement: Statement, conjunct: Conjunct, use: LookupUse, names: ColumnNames
 ) -> Iterator[Filter]:
     if any(sign in conjunct.at.of(statement.text) for sign in ("\\", '"')):
-        return  # what such a text says is Spark's to know, and "a" may be a name
+        return  # only Spark knows what such a text means, and "a" may be a name
     column = next(conjunct.tree.find_all(exp.Column), None)
     if column is not None and len(column.parts) == 1 and _has_shared_columns(statement, use):
         return
@@ -192,7 +192,8 @@ def _has_shared_columns(statement: Statement, use: LookupUse) -> bool:
     return any(True for found in places for _ in found)
 
 
-# Only what all sources read as Spark does: bare literals against the column as it is. (docs/decisions/0156)
+# Only comparisons that every source evaluates as Spark does: a bare column against literals.
+# (docs/decisions/0156)
 def filters_in(tree: exp.Expr, names: ColumnNames) -> tuple[Filter, ...]:
     """The filters that ``tree`` is, all of them together; none where it is anything else."""
     tree = tree.unnest()
@@ -266,7 +267,7 @@ def _column_filter(
 
 _WHOLE, _FRACTION = re.compile(r"\d+"), re.compile(r"\d*\.\d+|\d+\.")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-# Those of the largest BIGINT, as which Spark may compare a whole number with a DECIMAL.
+# Digits that Spark may give a BIGINT when it compares it with a DECIMAL.
 _DIGITS_OF_WHOLE = 20
 
 

@@ -39,7 +39,7 @@ _RELOAD_KEYS = {
     "periodic": ("full-cache.periodic-reload.interval", "full-cache.periodic-reload.schedule-mode"),
     "timed": ("full-cache.timed-reload.iso-time", "full-cache.timed-reload.interval-in-days"),
 }
-# A key without a row is asked again after this many seconds, where nothing else was said.
+# Default time in seconds after which a missing key is looked up again.
 _LONGEST_MISSING = 30.0
 _STRATEGY_KEYS = {
     "fixed_delay": ("fixed-delay",),
@@ -48,7 +48,7 @@ _STRATEGY_KEYS = {
 
 
 Unwritable = Callable[[str], str | None]
-"""Why a folder cannot be written to from here; None where it can, or where nobody here can tell."""
+"""Why the driver cannot write to a folder; None if it can, or if the driver cannot check."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Choice:
     """The settings of one lookup join, and what EXPLAIN says about them.
 
     Args:
-        settings: what the worker is told.
+        settings: the settings that the worker gets.
         shuffle: whether the left rows are partitioned by key first.
         runner_reason: why it is async or sync.
-        sources: where the values of ``settings`` come from that are not the defaults, by option.
-        notes: what the user should know.
+        sources: where each value that is not a default comes from, by option.
+        notes: notes for the user.
     """
 
     settings: LookupSettings
@@ -87,7 +87,7 @@ class _OptionsOfJoin:
         return self.values[key].value
 
     def own(self, keys: Iterable[str]) -> list[str]:
-        """Those of ``keys`` that are given for this join or its table."""
+        """The subset of ``keys`` that are set for this join or its table."""
         return [key for key in keys if self.values[key].source in (Place.HINT, Place.TABLE)]
 
     def at(self, *keys: str) -> Span | None:
@@ -98,7 +98,7 @@ class _OptionsOfJoin:
         return places[0] if places else self.hint.at
 
     def problem(self, message: str, *keys: str, tip: str = "") -> Problem:
-        """What is wrong with options: by its place in the hint, or else by the table."""
+        """A problem with options, placed in the hint if one sets them, else at the table."""
         owner = f"table {self.table.name}: " if self.hint is None else ""
         return Problem(f"{owner}{message}", self.at(*keys), tip)
 
@@ -114,11 +114,11 @@ def choose(
     unwritable: Unwritable = lambda _: None,
     others: Iterable[Connector] = (),
 ) -> Choice:
-    """The settings of a lookup join; ``others`` are those of tables that may share its budget.
+    """The settings of a lookup join; ``others`` are the connectors of tables that may share its budget.
 
     Raises:
-        QueryError: options of a retry or of dead letters that do not make a whole, a folder that cannot be
-            written, a bad value in the table or session, or budgets that contradict each other.
+        QueryError: incomplete options of a retry or of dead letters, a folder that cannot be written, a bad
+            value in the table or session, or budgets that contradict each other.
     """
     given = _gather_options(hint, connector.table, conf)
     asynchronous, reason = _choose_runner(given, connector)
@@ -323,7 +323,7 @@ def _check_effect(given: _OptionsOfJoin) -> None:
 
 
 def _effect_notes(given: _OptionsOfJoin) -> list[str]:
-    """What a table says of failures in vain: it may be meant for the hints of other statements."""
+    """Notes on failure options of a table without effect here: they may be meant for other statements."""
     vain = [key for key in _options_without_effect(given) if given.values[key].source is Place.TABLE]
     return [f"'lookup.{key}' has no effect: 'on-error' is '{given['on-error']}'" for key in vain]
 

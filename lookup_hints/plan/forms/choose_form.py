@@ -31,21 +31,21 @@ BY_THEIR_BLOCK: tuple[tuple[Find, ...], ...] = (
         lambda facts, use, _: constant_or_correlated(facts, use),
     ),
 )
-"""Forms of relations that stand first in their chains, and may give keys to each other.
+"""Forms of relations that come first in their chains, and may give keys to each other.
 
-Only where no use of a block has the first ones, the next are tried.
+Each is tried only if no use of the block has an earlier form.
 """
 
 
 @dataclass(frozen=True)
 class FoundJoins:
-    """What the uses of a statement are.
+    """The form of each use of a lookup table in a statement.
 
     Args:
-        joins: the lookup joins that they can be, in the order of the text.
-        scans: those whose tables are read whole, in the order of the text, and why.
-        settled: what is settled of them, with what was found to be settled.
-        bypassed: uses in derived tables and CTEs of which nobody reads the rows.
+        joins: possible lookup joins, in the order of the text.
+        scans: uses whose tables are read whole, in the order of the text, and why.
+        settled: the given decisions, plus those made while finding.
+        bypassed: uses in derived tables and CTEs that nothing reads any more.
     """
 
     joins: tuple[FoundJoin, ...]
@@ -55,7 +55,7 @@ class FoundJoins:
 
 
 def find_lookups(facts: Facts, settled: Decisions) -> FoundJoins | UnsupportedLookup:
-    """What each use of a lookup table is, where some of them are ``settled``; or why one can be nothing."""
+    """Find the form of each use, given the ``settled`` decisions; or return why a use can have none."""
     finder = _Finder(facts, settled)
     uses = _Uses(facts.statement, facts.statement.uses, settled.looked_through)
     try:
@@ -85,7 +85,7 @@ class _Finder:
         """The uses in a new view that those who name the view can ask by key, but not read."""
 
     def find(self, uses: Iterable[LookupUse]) -> list[LookupUse]:
-        """Say what the uses of one block are; those of them that ask."""
+        """Find the forms of the uses of one block; returns those looked up by key."""
         known, heads = len(self.joins), list[LookupUse]()
         for use in uses:
             join = None if use in self.settled.read else self._join_by_itself(use)
@@ -104,9 +104,9 @@ class _Finder:
         return [join.use for join in self.joins[known:]]
 
     def _join_by_itself(self, use: LookupUse) -> FoundJoin | None:
-        """The join that the use is whatever the others are; one that cannot be is settled to be read.
+        """The join that the use is regardless of other uses; if it cannot be one, settle that it is read.
 
-        What is seen through a query is not refused, but where a hint names it: it is an ordinary relation.
+        A use seen through a query is refused only if a hint names it; else it stays an ordinary relation.
         """
         facts, outcome = self._facts, self._facts.once(_by_itself, use)
         if not isinstance(outcome, UnsupportedLookup):
@@ -122,7 +122,7 @@ class _Finder:
         return None
 
     def _find_heads(self, pending: list[LookupUse]) -> None:
-        """Say what the uses are that stand first in their chains; those with keys of their own first."""
+        """Find the forms of uses that come first in their chains; those with their own keys first."""
         while pending:
             join = self._next_join(pending)
             if join is not None:
@@ -155,7 +155,7 @@ class _Finder:
         return None
 
     def _next_scan(self, pending: list[LookupUse]) -> tuple[LookupUse, str]:
-        """The first of ``pending``, none of which has a key, that can be read whole, and why it is."""
+        """The first of ``pending`` (all without keys) that can be read whole, and the reason."""
         facts = self._facts
         for use in pending:
             if facts.statement.tokens.is_word(use.relation.first, "STREAM", "LATERAL"):
@@ -170,7 +170,7 @@ class _Finder:
 
 
 def _by_itself(facts: Facts, use: LookupUse) -> FoundJoin | UnsupportedLookup | None:
-    """The form that the use has whatever the others are, or why it cannot have it; None where it has none."""
+    """The form of the use regardless of other uses, or why it is refused; None if it has no such form."""
     try:
         found = (form(facts, use) for form in BY_THEMSELVES)
         join = next((join for join in found if join is not None), None)
@@ -212,11 +212,11 @@ class _Uses:
                 yield sorted(here, key=lambda use: use.index)
 
     def bypass(self, use: LookupUse) -> None:
-        """Say that ``use`` asks by key, so that what it is seen through is not read there."""
+        """Record that ``use`` is looked up by key, so the query that it is seen through is not read there."""
         self._bypassed.add(use.relation)
 
     def is_bypassed(self, block: Block) -> bool:
-        """Whether all that read the block ask by key what they see through it."""
+        """Whether every reader of the block looks up the table behind it by key instead."""
         readers = self._relations_reading(block)
         return bool(readers) and all(each in self._bypassed for each in readers)
 
@@ -225,7 +225,7 @@ class _Uses:
         return [relation for _, relation in found]
 
 
-# --- what is read whole -----------------------------------------------------------------------------
+# --- tables read whole ------------------------------------------------------------------------------
 
 
 _NEEDS_LEFT = {
@@ -238,7 +238,7 @@ _NEEDS_LEFT = {
 
 
 def why_read(use: LookupUse) -> str:
-    """Why a table is read that stands first in its FROM, or first in a chain of joins there."""
+    """Why a table that comes first in its FROM, or first in a chain of joins there, is read."""
     step = use.chain.steps[0] if use.chain is not None and use.chain.steps else None
     if step is None:
         return "no equality gives its key"

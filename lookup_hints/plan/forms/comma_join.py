@@ -29,7 +29,7 @@ from lookup_hints.plan.write.from_parts import FromForm, FromPart, Visible
 # A comma binds as JOIN does in Spark, but no product is made for a lookup: Spark moves no join from behind a
 # view to before it. (docs/decisions/0151)
 class CommaJoin(FromForm):
-    """A lookup join with the chains that give its keys: it is written behind them, wherever it stands."""
+    """A table between commas, joined with the chains that give its keys, and written after them."""
 
     shown = "between commas, keys from WHERE"
     waits = True
@@ -44,15 +44,15 @@ class CommaJoin(FromForm):
 
 
 def comma_join(facts: Facts, use: LookupUse, others: OtherUses) -> FoundJoin | None:
-    """The join of a table that stands alone between commas, with what does not wait itself; or None.
+    """The join of a table alone between commas with relations that do not wait for keys; or None.
 
-    What may be computed from the table waits with it.
+    Relations that may be computed from the table wait with it.
     """
     if not (use.relation.plain and _is_alone_in_chain(use) and len(use.block.chains) > 1):
         return None
     others.waiting |= _computed_from(facts, use)
     if is_by_primary_key(use, [each for each, _ in facts.where_equalities(use) if each.constant]):
-        return None  # constants give one row, whatever stands beside it
+        return None  # constants give one row, independent of other relations
     given = list(_given_equalities(facts, use, others, others.waiting))
     joined = _joins_by_groups(facts, use, given, others.waiting)
     if joined:
@@ -75,11 +75,11 @@ def _make_join(
 
 
 Given = tuple[KeyEquality, Referred]
-"""An equality of WHERE, and what its left side names."""
+"""An equality of WHERE, and the names in its left side."""
 
 
-# Keys come from one group of joined relations; other equalities stay in WHERE, and Spark joins those to what
-# was found. (docs/decisions/0151)
+# Keys come from one group of joined relations. The other equalities stay in WHERE, where Spark joins the
+# rows found with the other groups. (docs/decisions/0151)
 def _joins_by_groups(
     facts: Facts, use: LookupUse, given: list[Given], waiting: set[Relation]
 ) -> list[FoundJoin]:
@@ -113,7 +113,7 @@ def _chain_of(_: Facts, block: Block) -> dict[Relation, Chain]:
 
 
 def _join_by_equalities(facts: Facts, use: LookupUse, given: list[Given]) -> FoundJoin | None:
-    """The join by ``given``, whatever relations give them; None where the source cannot be asked by them."""
+    """The join by the keys ``given``; None if the source cannot look up by them."""
     keys: dict[str, KeyEquality] = {}
     for equality, _ in given:
         keys.setdefault(equality.column, equality)
@@ -124,7 +124,7 @@ def _join_by_equalities(facts: Facts, use: LookupUse, given: list[Given]) -> Fou
     return _make_join(facts, use, chosen, frozenset[Relation]().union(*needs))
 
 
-# Tables whose primary key is known come before those that only a part of it could be asked by.
+# Tables with their whole primary key come before those with only a part of it.
 # (docs/decisions/0151)
 def is_by_primary_key(use: LookupUse, keys: Iterable[KeyEquality]) -> bool:
     """Whether ``keys`` hold the whole primary key that is declared."""
@@ -135,7 +135,7 @@ def is_by_primary_key(use: LookupUse, keys: Iterable[KeyEquality]) -> bool:
 def why_no_key(
     facts: Facts, pending: Iterable[LookupUse], scanned: Iterable[LookupUse], others: OtherUses
 ) -> Iterator[CannotBeAsked]:
-    """Why those of ``pending`` cannot be asked that stand between commas beside what is no lookup table."""
+    """Why uses of ``pending`` between commas beside ordinary relations cannot be looked up."""
     heads = {use.relation for use in (*pending, *scanned)}
     for use in pending:
         if not _is_alone_in_chain(use):
@@ -157,7 +157,7 @@ def _no_key_error(facts: Facts, use: LookupUse, others: OtherUses) -> CannotBeAs
 
 
 def _is_alone_in_chain(use: LookupUse) -> bool:
-    """Whether nothing is joined to it, and no parentheses stand around it."""
+    """Whether nothing is joined to it, and it is not in parentheses."""
     return use.chain is not None and not (use.chain.steps or use.around)
 
 
@@ -174,9 +174,9 @@ def _given_equalities(
 
 
 def _tied_relations(facts: Facts, block: Block, others: OtherUses) -> set[Relation]:
-    """The relations of chains of ordinary joins whose ON names what comes before their comma.
+    """The relations of chains of ordinary joins whose ON names relations before their comma.
 
-    With a view behind it, such a chain would stand in a derived table that does not see the others.
+    With a LATERAL VIEW after it, such a chain would be in a derived table that cannot see the others.
     """
     scope, tied = facts.scope(block), set[Relation]()
     for chain in block.chains[1:]:
@@ -190,7 +190,7 @@ def _tied_relations(facts: Facts, block: Block, others: OtherUses) -> set[Relati
     return tied
 
 
-# A chain that names what stands before its comma is written behind all before it. (docs/decisions/0100)
+# A chain that names relations before its comma is written after all of them. (docs/decisions/0100)
 def _computed_from(facts: Facts, use: LookupUse) -> set[Relation]:
     """The relations of chains behind ``use`` that may name it: in a LATERAL relation, or in ON."""
     return {
@@ -202,10 +202,10 @@ def _computed_from(facts: Facts, use: LookupUse) -> set[Relation]:
     }
 
 
-# What a LATERAL relation names is guessed from its words. Too many are no mistake, only more rows that pass
-# the lookup. (docs/decisions/0100)
+# The names in a LATERAL relation are guessed from its words. Guessing too many is safe: more rows pass the
+# lookup. (docs/decisions/0100)
 def _leaning_chains(facts: Facts, block: Block) -> list[tuple[Chain, list[Relation], frozenset[Relation]]]:
-    """The chains of the block that can name what stands before their comma, and what does so in them."""
+    """The chains of the block that may name relations before their comma, and their members that do."""
     scope, found = facts.scope(block), []
     for chain in block.chains:
         lateral = [each for each in chain.everything if each.lateral]

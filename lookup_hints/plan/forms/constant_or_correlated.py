@@ -45,7 +45,7 @@ class ConstantOrCorrelated(Form):
         statement, relation = analysis.statement, join.use.relation
         yield Edit(statement.tokens.place(relation), source_query(statement, join))
         yield from selected_instead(statement, join.use)
-        # Left in place, it would name the outer query once more, and Spark's name of the subquery tells.
+        # Left in place, it would refer to the outer query again, and show in Spark's name of the subquery.
         yield from (Edit(key.whole, ("true",)) for key in join.conditions.keys if not key.kept)
 
 
@@ -56,7 +56,7 @@ def constant_or_correlated(facts: Facts, use: LookupUse) -> FoundJoin | None:
     keys: dict[str, KeyEquality] = {}
     for equality, referred in (*facts.where_equalities(use), *_on_equalities(facts, use)):
         if referred.relations or (referred.outer and not use.keeps_rows):
-            continue  # What may be filled with NULLs can name no outer query in Spark.
+            continue  # Spark allows no outer references on the side that an outer join fills with NULLs.
         if equality.column not in keys or keys[equality.column].constant:
             keys[equality.column] = equality
     chosen = chosen_keys(keys.values(), use.table, facts.always(use))
@@ -69,7 +69,7 @@ def constant_or_correlated(facts: Facts, use: LookupUse) -> FoundJoin | None:
 
 
 def correlated_join(facts: Facts, join: FoundJoin) -> FoundJoin | None:
-    """What ``join`` is where its left side gives no key, but the outer query does; else None."""
+    """``join`` as a correlated join, if the outer query gives its keys and its left side none; else None."""
     keys = join.conditions.keys
     if not is_correlated(facts, join.use, keys):
         return None
@@ -99,7 +99,7 @@ def _on_equalities(facts: Facts, use: LookupUse) -> Iterator[tuple[KeyEquality, 
 
 
 def _drop_implied(keys: Iterable[KeyEquality]) -> tuple[KeyEquality, ...]:
-    """``keys`` that the rows asked for fulfil, so that nothing of them stays."""
+    """``keys`` marked as implied by the lookup, so that they are removed from the text."""
     return tuple(replace(key, kept=key.implied) for key in keys)
 
 
@@ -110,21 +110,21 @@ def _notes_on_keys(keys: Iterable[KeyEquality]) -> tuple[str, ...]:
 
 
 _KEYS = "`__lookup_keys`"
-# More constants than this are not asked for one by one.
+# Longer lists of constants are not looked up.
 _MOST = 10_000
 
 # Columns of a lookup table, and the constant that each equals.
 _Alternative = Mapping[str, Cut]
 
 
-# WHERE id IN (1, 2, 3) is asked for, and stays a condition: rows may be joined to it from elsewhere.
+# WHERE id IN (1, 2, 3) is looked up, and stays a condition: other relations may be joined by it.
 # (docs/decisions/0154)
 @dataclass(frozen=True)
 class ConstantList(Form):
-    """A relation that is the rows of a list of keys; the conditions that give them stay where they are.
+    """The rows of a list of constant keys; the conditions that list them stay in place.
 
     Args:
-        listed: the constants of each key column, those of one key at the same place.
+        listed: for each key column its constants; equal positions form one key.
     """
 
     listed: tuple[tuple[Cut, ...], ...]
@@ -154,7 +154,7 @@ class ConstantList(Form):
 
 
 def constant_list(facts: Facts, use: LookupUse) -> FoundJoin | None:
-    """The relation whose rows WHERE narrows to those of several constants, or None."""
+    """The lookup of the constants to which WHERE narrows the table, or None."""
     if not use.relation.plain:
         return None
     every = _constant_alternatives(facts, use)
@@ -162,7 +162,7 @@ def constant_list(facts: Facts, use: LookupUse) -> FoundJoin | None:
     listed = tuple(tuple(each[column] for each in every) for column in columns)
     if len(every) < 2:
         return None
-    # Spark compares those of one kind with a column as it would each by itself.
+    # Spark compares a list of one kind of constants with a column as it compares each alone.
     expression = facts.statement.expression
     kinds = [{_kind_of_constant(expression(each)) for each in column} - {"null"} for column in listed]
     if any(None in each or len(each) > 1 for each in kinds):
@@ -177,7 +177,7 @@ def constant_list(facts: Facts, use: LookupUse) -> FoundJoin | None:
 
 
 def _constant_alternatives(facts: Facts, use: LookupUse) -> list[_Alternative]:
-    """What WHERE says of the columns that are asked by: those of the primary key alone where it has them."""
+    """The constants that WHERE gives key columns; only those of the primary key if they are complete."""
     if use.relation not in facts.shown_scope(use.block).relations or not use.may_be_narrowed:
         return [{}]
     names = facts.names(use)
@@ -213,7 +213,7 @@ def _array_of_constants(listed: Sequence[Cut], cast: KeyCast) -> Text:
 def _alternatives_of(
     statement: Statement, conjunct: Conjunct, names: ColumnNames
 ) -> list[_Alternative] | None:
-    """What a condition says of the table's columns: one of these is so. None where it says nothing such."""
+    """The alternatives a condition allows for the table's columns; None if it is not of that kind."""
     tree = conjunct.tree
     if isinstance(tree, exp.EQ):
         equality = key_equality(statement, conjunct, names)
@@ -227,7 +227,7 @@ def _alternatives_of(
 
 
 def _combine_alternatives(found: Iterable[Sequence[_Alternative]]) -> list[_Alternative]:
-    """What several conditions say together, but for those that would make it too many."""
+    """The alternatives that satisfy all of ``found``; conditions that would make too many are skipped."""
     every: list[_Alternative] = [{}]
     for each in found:
         known = every[0].keys()
@@ -257,7 +257,7 @@ def _alternatives_of_or(
 def _alternatives_of_in(
     statement: Statement, conjunct: Conjunct, tree: exp.In, names: ColumnNames
 ) -> list[_Alternative] | None:
-    """What ``column IN (...)`` or ``(column, column) IN (...)`` says."""
+    """The alternatives of ``column IN (...)`` or ``(column, column) IN (...)``."""
     tokens = statement.tokens
     first, last = tokens.indices(conjunct.at)
     depth = tokens.depth(first)
@@ -276,7 +276,7 @@ def _alternatives_of_in(
     if not isinstance(tree.this, exp.Tuple):
         return [{columns[0]: value} for value in values]
     tuples = [list(_tuple_members(statement, value)) for value in values]
-    # Spark takes NULLs in tuples for equal, for which nothing can be asked.
+    # Spark treats NULLs in tuples as equal; no lookup can do that.
     kinds = [{_kind_of_constant(statement.expression(value)) for value in each} for each in tuples]
     is_whole = all(len(each) == len(columns) for each in tuples)
     is_whole = is_whole and not any(each & {None, "null", "parameter"} for each in kinds)
@@ -299,7 +299,7 @@ def _tuple_members(statement: Statement, value: Cut) -> Iterator[Cut]:
 
 
 def _kind_of_constant(tree: exp.Expr | None) -> str | None:
-    """What kind of constant it is: those of one kind have one type, or exact ones; None for others."""
+    """The kind of a constant: constants of a kind share one type, or exact number types. None if unknown."""
     if isinstance(tree, exp.Neg | exp.Paren):
         return _kind_of_constant(tree.this)
     if isinstance(tree, exp.Literal):

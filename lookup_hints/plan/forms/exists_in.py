@@ -31,7 +31,7 @@ from lookup_hints.sql.text_edits import Cut, Edit
 
 # A view without columns: EXISTS and IN add no rows and no names. (docs/decisions/0011)
 class ExistsOrIn(Form):
-    """A semi or anti join with the rows of the block around the query: its view stands behind that FROM."""
+    """A semi or anti join with the rows of the surrounding block: its view comes after that block's FROM."""
 
     shown = "EXISTS or IN in WHERE"
     compares_as_in = True
@@ -78,13 +78,13 @@ def why_no_anti_join(facts: Facts, use: LookupUse) -> UnsupportedLookup | None:
 
 @dataclass(frozen=True)
 class _Membership:
-    """One such condition.
+    """One EXISTS or IN condition.
 
     Args:
         condition: the condition.
-        negated: whether NOT stands before it.
-        keys: the equalities that IN means; none for EXISTS.
-        left_is_not_null: whether another condition says that the left side of IN is not NULL.
+        negated: whether it is negated by NOT.
+        keys: the equalities that IN stands for; none for EXISTS.
+        left_is_not_null: whether another condition ensures that the left side of IN is not NULL.
     """
 
     condition: Conjunct
@@ -108,7 +108,7 @@ def _find_membership(facts: Facts, use: LookupUse) -> _Membership | None:
 
 
 def _join_conditions(facts: Facts, use: LookupUse, found: _Membership) -> Conditions | None:
-    """The conditions of the join, or None where it cannot be asked by them, or hides a query in them."""
+    """The conditions of the join, or None if they give no keys, or contain a query."""
     statement, block = facts.statement, use.block
     inner = list(conjuncts(statement, block.wheres[0])) if block.wheres else []
     askable = facts.askable(use)

@@ -33,7 +33,7 @@ from lookup_hints.sql.text_edits import Cut, Edit
 
 
 class ExplicitJoin(FromForm):
-    """A lookup join with what stands before it: its view, or its condition, stands behind that."""
+    """A lookup table on the right of JOIN: its view, or its condition, is written after the left side."""
 
     def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
         source, step = join.home.source, join.use.step
@@ -116,7 +116,7 @@ _KINDS = {
 
 
 class SwappedJoin(FromForm):
-    """A lookup join whose table stands first in its chain: what is joined to it is written before it."""
+    """A lookup table first in its chain: the relation joined to it is written before it."""
 
     shown = "the left side of a join, swapped"
 
@@ -135,10 +135,10 @@ class SwappedJoin(FromForm):
 
 
 def swapped_join(facts: Facts, use: LookupUse, others: OtherUses) -> FoundJoin | None:
-    """The join whose left side ``use`` is, where its right side gives the keys; else None.
+    """The join with ``use`` on its left, if the right side gives the keys; else None.
 
     Raises:
-        UnsupportedLookup: its ON holds a query where none can stand.
+        UnsupportedLookup: its ON holds a query where Spark allows none.
     """
     if use.chain is None or not use.relation.plain or not use.chain.steps:
         return None
@@ -173,7 +173,7 @@ def swapped_join(facts: Facts, use: LookupUse, others: OtherUses) -> FoundJoin |
 
 
 def _names_other_chains(facts: Facts, use: LookupUse, right: Relation, on: Iterable[Conjunct]) -> bool:
-    """Whether ON names what comes before a comma, too: the swapped sides stand by themselves."""
+    """Whether ON also names relations before a comma, which the swapped sides could not see."""
     own = {use.relation, *right.as_seen(lambda _: True)}
     return any(facts.scope(use.block).referred(each.tree).relations - own for each in on)
 
@@ -200,10 +200,10 @@ class PipeJoin(Form):
 
 
 def _merged_by_pipe(statement: Statement, join: LookupJoin, pipe: Pipe) -> Merged | None:
-    """What ``|> JOIN c USING (id)`` shares, where ``c.id`` or ``c.*`` stands behind it; else None.
+    """The shared columns of ``|> JOIN c USING (id)``, if ``c.id`` or ``c.*`` follows; else None.
 
     Raises:
-        UnsupportedLookup: no list of columns behind it takes the private column away again.
+        UnsupportedLookup: no list of columns after it removes the private column again.
     """
     merged = merged_by(join)
     if merged is None:

@@ -1,8 +1,8 @@
-"""Which relations of a FROM conditions join without a lookup table: any others would be multiplied for it.
+"""Which relations of a FROM are joined by conditions without the lookup table; others would be multiplied.
 
-A lookup join is a view behind the relations that give its keys, and Spark moves no join from behind a view
-to before it. So what stands before it must be joined by conditions of its own. Spark's plan of the same query
-over ordinary tables goes from relation to relation in whatever order has conditions.
+A lookup join is a LATERAL VIEW after the relations that give its keys, and Spark never moves a join from
+after a view to before it. So the relations before it must be joined by conditions of their own. Over
+ordinary tables Spark would pick any order of joins that has conditions.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Link:
     """A condition that joins relations.
 
     Args:
-        sides: what its sides name; each must be joined in itself before it joins them.
-        fixed: whether Spark can join them in no other order, as it is that of an outer join, say.
+        sides: the relations that its sides name; each side must be joined in itself first.
+        fixed: whether Spark cannot reorder it, as it belongs to an outer join, for example.
     """
 
     sides: tuple[JoinedRelations, ...]
@@ -65,7 +65,7 @@ def is_multiplied_by(facts: Facts, use: LookupUse, chains: Iterable[Chain]) -> b
 
 
 def is_multiplied_behind(facts: Facts, use: LookupUse, more: JoinedRelations) -> bool:
-    """The same of a view behind what stands before ``use`` in its chain, and ``more``."""
+    """Whether a view after the relations before ``use`` in its chain, and ``more``, would multiply rows."""
     if use.chain is None:
         return False
     apart = facts.once(_first_unjoined, use.chain)
@@ -75,9 +75,9 @@ def is_multiplied_behind(facts: Facts, use: LookupUse, more: JoinedRelations) ->
 
 
 def _first_unjoined(facts: Facts, chain: Chain) -> int | None:
-    """From where on in the text nothing shows at first sight that the relations of ``chain`` are joined.
+    """Offset from which a quick look cannot show that the relations of ``chain`` are joined.
 
-    None: they all are. This is linear in what is written, as most chains are joined.
+    None: all are joined. Linear in the length of the text, as most chains are joined.
     """
     block = facts.statement.structure.block_at(chain.first)
     relations = chain.relations
@@ -107,7 +107,7 @@ def is_multiplied(facts: Facts, use: LookupUse, before: JoinedRelations) -> bool
     return sum(bool(group & before) for group in at_last) < len(apart)
 
 
-# A view is a wall for joins: what stands before it must be joined by conditions of its own.
+# Spark moves no join across a LATERAL VIEW, so the relations before it need conditions of their own.
 # (docs/decisions/0151)
 def smallest_joined(
     links: Iterable[Link], wanted: JoinedRelations, among: JoinedRelations, chains: Iterable[Chain]
@@ -145,7 +145,7 @@ def _links_of_where(facts: Facts, block: Block) -> Iterator[Link]:
 
 
 def _links_in(facts: Facts, block: Block, chain: Chain, before: list[Relation]) -> Iterator[Link]:
-    """What joins the relations of a chain with each other, and with what stands ``before`` it."""
+    """The conditions that join the relations of a chain with each other, and with those ``before`` it."""
     seen: list[Relation] = []
     are_joined = True
     for relation, step in ((chain.head, None), *((step.right, step) for step in chain.steps)):

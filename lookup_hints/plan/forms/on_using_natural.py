@@ -49,14 +49,14 @@ _REFUSED_KINDS = {
 
 
 def left_of_step(statement: Statement, use: LookupUse) -> LeftSide:
-    """What stands before a join whose right side is ``use``: part of a FROM, or all before an operator."""
+    """The left side of a join with ``use`` on its right: part of a FROM, or all before a pipe operator."""
     if use.pipe is not None:
         start, end = statement.pieces[use.block.first].start, statement.pieces[use.pipe.first].start
         return LeftSide(Cut(start, end), is_query=True)
     assert use.chain is not None
     assert use.step is not None
     source = use.block.source
-    # A LATERAL subquery needs what stands before it.
+    # A LATERAL subquery needs the relations before it.
     has_lateral = any(each.lateral and each.first < use.index for each in use.chain.everything)
     is_lateral = has_lateral and source is not None and use.chain in source.chains
     first = source.first if is_lateral and source is not None else use.chain.first
@@ -94,9 +94,9 @@ def join_of_step(facts: Facts, form: Form, use: LookupUse, step: Step) -> FoundJ
 
 
 def range_join(facts: Facts, join: FoundJoin, shown: Iterable[Relation] | None = None) -> FoundJoin | None:
-    """``join`` without a key, by a value of its left side that a range of the table holds; None for no such.
+    """``join`` by a value of its left side that lies in a range of the table, without keys; else None.
 
-    Conditions of WHERE stay there; the value is then of what is ``shown``, or stands before the table.
+    Conditions of WHERE stay there; their value must come from ``shown`` relations or those before the table.
     """
     use, conditions = join.use, join.conditions
     if not facts.can_be_read(use):
@@ -201,10 +201,10 @@ def _no_key_error(facts: Facts, use: LookupUse, step: Step) -> CannotBeAsked:
 
 
 def _shared_keys(facts: Facts, use: LookupUse, step: Step) -> list[KeyEquality]:
-    """What USING names, or what both sides of a NATURAL join have; nothing for other joins.
+    """Keys from the columns of USING, or those that both sides of a NATURAL join have; else empty.
 
     Raises:
-        UnsupportedLookup: there is nothing that both sides have, or the source cannot be asked by it.
+        UnsupportedLookup: the sides share no column, or the source cannot look up by the shared ones.
     """
     head = facts.statement.tokens.cut(step.first, use.relation.last)
     if step.words[:1] == ("NATURAL",):
@@ -269,7 +269,7 @@ def possible_conditions(facts: Facts, join: FoundJoin) -> Conditions:
     if join.is_semi and not is_piped:
         return replace(possible, after=hard, queries=awkward)
     refused_ones = [each for each in awkward if by_query or each.tree.find(exp.Query)]
-    # A lambda pads what a LEFT JOIN of pipe syntax finds.
+    # In pipe syntax a lambda fills the rows of a LEFT JOIN with NULLs, and lambdas hold no queries.
     for conjunct in (*refused_ones, *hard, *(by_query if is_piped and join.kind == "LEFT" else ())):
         tip = "Move it to WHERE." if join.kind == "INNER" else "Compute it in a subquery on the left first."
         reason = "its ON condition has a subquery"
@@ -284,12 +284,12 @@ def keys_from_queries(facts: Facts, keys: Iterable[KeyEquality]) -> list[Conjunc
 
 
 def has_query_or_function(tree: exp.Expr) -> bool:
-    """Whether a condition cannot stand in a lambda: it holds a query or, maybe, a function of the user's."""
+    """Whether a condition must not go into a lambda: it holds a query or, possibly, a user's function."""
     return tree.find(exp.Query, exp.Anonymous) is not None
 
 
 def _refuse_both_sides(facts: Facts, join: FoundJoin, conjunct: Conjunct) -> None:
-    """Refuse what Spark refuses when it optimizes: an IN or EXISTS of ON that names both sides."""
+    """Refuse an IN or EXISTS in ON that names both sides, as Spark's optimizer does."""
     scope = facts.scope(join.home)
     for found in conjunct.tree.find_all(exp.Exists, exp.In):
         names_table = any(True for _ in references(found, join.names))
