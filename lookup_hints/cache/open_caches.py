@@ -98,7 +98,7 @@ class OpenCaches:
         if spec.settings.whole is not None:
             return self._open_full_table(spec, identity, folder)
         if spec.settings.switch is not None:
-            return self._open_switching(spec, spec.settings.switch, identity, folder)
+            return self._open_switching_cache(spec, spec.settings.switch, identity, folder)
         wanted = spec.settings.cache
         if wanted is None:
             return None
@@ -136,7 +136,7 @@ class OpenCaches:
             cache.use = use
             return cache
 
-    def _open_switching(
+    def _open_switching_cache(
         self, spec: LookupSpec, switch: Switch, identity: str, folder: Path | None
     ) -> Cache | None:
         """A stream asks on: what its next rows find may be newer. So does a worker that can keep nothing."""

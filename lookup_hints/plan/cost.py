@@ -85,7 +85,7 @@ def certain_rows(explained: str, rows_of_files: RowsOfFiles = lambda _: None) ->
     """
     section = _SECTION.search(explained)
     nodes = list(_parse_nodes(section[1])) if section else []
-    least = _least_rows(nodes, rows_of_files) if nodes else _NONE
+    least = _lower_bound_of_rows(nodes, rows_of_files) if nodes else _NONE
     if section is None or not least.rows:
         return LeftRows(None, UNKNOWN)
     computed = set(_ALIAS.findall(section[1]))
@@ -130,7 +130,7 @@ class _Least:
 _NONE = _Least(0)
 
 
-def _least_rows(nodes: Sequence[_Node], rows_of_files: RowsOfFiles) -> _Least:
+def _lower_bound_of_rows(nodes: Sequence[_Node], rows_of_files: RowsOfFiles) -> _Least:
     """The lower bound for the first of ``nodes``; its descendants follow it."""
     top, below = nodes[0], nodes[1:]
     if not below:
@@ -139,11 +139,11 @@ def _least_rows(nodes: Sequence[_Node], rows_of_files: RowsOfFiles) -> _Least:
     ends = [*starts[1:], len(below)]
     children = [below[at:end] for at, end in zip(starts, ends, strict=True)]
     if len(children) == 1:
-        return _least_rows(children[0], rows_of_files) if top.name in _KEEPS_ROWS else _NONE
+        return _lower_bound_of_rows(children[0], rows_of_files) if top.name in _KEEPS_ROWS else _NONE
     counted = next((sides for start, sides in _COMBINED.items() if top.text.startswith(start)), None)
     if counted is None:
         return _NONE
-    parts = [_least_rows(child, rows_of_files) for child in children[counted]]
+    parts = [_lower_bound_of_rows(child, rows_of_files) for child in children[counted]]
     return max(parts, key=lambda part: part.rows) if top.text.startswith("Join") else _sum_least(parts)
 
 

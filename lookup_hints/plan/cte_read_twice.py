@@ -41,7 +41,7 @@ def private_columns(analysis: Analysis, joins: Sequence[LookupJoin]) -> Iterator
     once = {cte: None for join in joins if join.repeated for cte in _ctes_around(statement, join)}
     for cte in once:
         readers = statement.once(_readers_of_cte, cte)
-        columns = _columns_of_cte(analysis, cte, readers)
+        columns = _column_names_of_cte(analysis, cte, readers)
         if (
             len(readers) > 1
             and columns
@@ -54,7 +54,9 @@ def private_columns(analysis: Analysis, joins: Sequence[LookupJoin]) -> Iterator
             )
 
 
-def _columns_of_cte(analysis: Analysis, cte: Cte, readers: list[tuple[Block, Relation]]) -> tuple[str, ...]:
+def _column_names_of_cte(
+    analysis: Analysis, cte: Cte, readers: list[tuple[Block, Relation]]
+) -> tuple[str, ...]:
     """The column names of the CTE; empty if unknown."""
     given = names_of_cte(analysis.statement, cte)
     if given or cte.recursive or not readers:

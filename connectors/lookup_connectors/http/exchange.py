@@ -247,7 +247,7 @@ class Exchange:
         Raises:
             HttpFailure: it leads to an origin that is not allowed.
         """
-        return self._send_to_link(request._replace(method="GET", body=None), link, "the next page")
+        return self._request_to_link(request._replace(method="GET", body=None), link, "the next page")
 
     def _seconds_left(self, deadline: float | None) -> float:
         """Seconds for the next request."""
@@ -308,9 +308,9 @@ class Exchange:
             )
         if response.status in (301, 302, 303) and request.method == "POST":
             request = request._replace(method="GET", body=None)
-        return self._send_to_link(request, response.headers["location"], "a redirect")
+        return self._request_to_link(request, response.headers["location"], "a redirect")
 
-    def _send_to_link(self, request: Request, link: str, what: str) -> Request:
+    def _request_to_link(self, request: Request, link: str, what: str) -> Request:
         """``request``, sent to where ``link`` leads."""
         try:
             url = urljoin(request.url, link).partition("#")[0]

@@ -323,11 +323,11 @@ def _stops_early(facts: Facts, block: Block, inside: frozenset[Block]) -> bool:
             return True
     if block.query.role is Role.STATEMENT:
         return facts.context.few_rows and gives_rows(facts.statement)
-    readers = _blocks_reading(facts, block)
+    readers = _blocks_that_read(facts, block)
     return bool(readers) and all(_stops_early(facts, reader, inside | {block}) for reader in readers)
 
 
-def _blocks_reading(facts: Facts, block: Block) -> list[Block]:
+def _blocks_that_read(facts: Facts, block: Block) -> list[Block]:
     """The blocks whose FROM reads the rows of ``block``; none where an expression does."""
     structure = facts.statement.structure
     if block.query.role is Role.RELATION:

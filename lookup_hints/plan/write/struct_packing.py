@@ -140,7 +140,7 @@ def _unmerge_using(rewrite: Rewrite, built: FromPart) -> Iterator[Merged]:
     last = rewrite.statement.tokens.index_at(join.at.end - 1)
     for step in built.using:
         if not step.hides_right:
-            right, alias = _named_right(rewrite, built, step)
+            right, alias = _right_side_and_alias(rewrite, built, step)
             spelled = {name.lower(): name for name in rewrite.analysis.columns_of(right) or ()}
             given = (rewrite.statement.pieces[at].name for at in step.using)
             columns = tuple(spelled.get(name.lower(), name) for name in given)
@@ -149,7 +149,7 @@ def _unmerge_using(rewrite: Rewrite, built: FromPart) -> Iterator[Merged]:
             yield Merged(join, step, alias, left, columns, private, own=(built.first, last))
 
 
-def _named_right(rewrite: Rewrite, built: FromPart, step: Step) -> tuple[Relation, str]:
+def _right_side_and_alias(rewrite: Rewrite, built: FromPart, step: Step) -> tuple[Relation, str]:
     """The right side of a join by USING, and its alias; refuses those whose columns cannot be told apart."""
     right = step.right
     alias = None if right is None else rewrite.statement.alias_of(right)

@@ -234,11 +234,15 @@ def qualified_names(statement: Statement, block: Block, alias: str) -> Iterator[
     tokens = statement.tokens
     for index in range(block.first + 2, block.last + 1):
         is_qualified = tokens.is_symbol(index - 1, ".") and not tokens.is_symbol(index - 3, ".")
-        if is_qualified and tokens.names(index - 2, alias) and not _is_hidden(statement, block, index, alias):
+        if (
+            is_qualified
+            and tokens.names(index - 2, alias)
+            and not _is_shadowed(statement, block, index, alias)
+        ):
             yield index
 
 
-def _is_hidden(statement: Statement, block: Block, index: int, alias: str) -> bool:
+def _is_shadowed(statement: Statement, block: Block, index: int, alias: str) -> bool:
     """Whether a query inside ``block``, at the piece, has a relation of the same name."""
     holding = [
         each
