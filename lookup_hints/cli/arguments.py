@@ -44,7 +44,8 @@ exit codes: 0 all well, 1 a statement failed or has mistakes, 2 wrong use of the
 
 _DEMO = """\
 Make a small SQLite database and a stream of orders, run three statements over them, explain what
-happened, and say what to type next. Needs no network."""
+happened, and say what to type next. Needs no network. With --postgres: run a PostgreSQL with the
+same tables, in a temporary folder, and say how to look rows up in it from a second terminal."""
 _SHELL = """\
 Run statements as you type them: with a history, completion, and Ctrl-C to cancel one."""
 _EXPLAIN = """\
@@ -115,6 +116,9 @@ def parser() -> argparse.ArgumentParser:
     shows = commands.add_parser("demo", help="try lookups on small data that it makes", description=_DEMO)
     shows.add_argument(
         "--folder", type=Path, default=Path(DEMO_FOLDER), help="where the data is made (default %(default)s)"
+    )
+    shows.add_argument(
+        "--postgres", action="store_true", help="run a PostgreSQL to try things with instead, until Ctrl-C"
     )
     shows.set_defaults(command="demo")
 

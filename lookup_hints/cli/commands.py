@@ -48,6 +48,10 @@ def _read_script(options: argparse.Namespace) -> job.Script:
 
 
 def _run_demo(options: argparse.Namespace) -> int:
+    if options.postgres:
+        from lookup_hints.cli.demo_postgres import serve
+
+        return serve()
     from lookup_hints.session import LookupSession
 
     folder = options.folder.absolute()

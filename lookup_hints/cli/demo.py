@@ -25,10 +25,10 @@ from lookup_hints.statements import ScriptStatement, split_statements
 if TYPE_CHECKING:
     from lookup_hints.session import LookupSession
 
-_CUSTOMERS = ((1, "Ada", "GB"), (2, "Emmy", "DE"), (3, "Grace", "US"), (4, "Sofia", "RU"), (5, "Hedy", "AT"))
+CUSTOMERS = ((1, "Ada", "GB"), (2, "Emmy", "DE"), (3, "Grace", "US"), (4, "Sofia", "RU"), (5, "Hedy", "AT"))
 _LATE = (6, "Mary", "GB")
 # The orders of each file: number, customer, total.
-_ORDERS = (
+ORDERS = (
     ((101, 1, 20.0), (102, 3, 35.5), (103, 1, 12.25), (104, 2, 8.0)),
     ((105, 6, 99.9), (106, 5, 14.75), (107, 3, 60.0), (108, 6, 5.5)),
     ((109, 4, 31.0), (110, 1, 7.25), (111, 2, 42.0), (112, 5, 18.0)),
@@ -53,9 +53,9 @@ def prepare(folder: Path) -> Path:
         _remove_path(folder / name)
     (folder / "orders").mkdir(parents=True)
     _execute_sqlite(folder, "CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, country TEXT)")
-    for customer in _CUSTOMERS:
+    for customer in CUSTOMERS:
         _add_customer(folder, customer)
-    for number, orders in enumerate(_ORDERS, 1):
+    for number, orders in enumerate(ORDERS, 1):
         lines = (json.dumps({"id": id_, "customer": who, "total": total}) for id_, who, total in orders)
         (folder / "orders" / f"{number}.json").write_text("".join(f"{line}\n" for line in lines), "utf-8")
     script = folder / "demo.sql"
@@ -97,7 +97,7 @@ def run(session: LookupSession, script: Path) -> int:
         written = session.spark.read.parquet(str(script.parent / "enriched")).count()
         _print_block(
             _END.format(
-                written=written, folder=script.parent, command=_command_to_type(), **_quoted_paths(script)
+                written=written, folder=script.parent, command=command_to_type(), **_quoted_paths(script)
             )
         )
     return code
@@ -210,7 +210,7 @@ def _quoted_paths(script: Path) -> dict[str, str]:
     return {"script": shlex.quote(str(script)), "more": shlex.quote(str(script.parent / "orders" / "4.json"))}
 
 
-def _command_to_type() -> str:
+def command_to_type() -> str:
     """The command as the user can type it: its name where the shell finds this one, else its path."""
     this = Path(sys.executable).parent / "lookup-hints"
     found = shutil.which("lookup-hints")

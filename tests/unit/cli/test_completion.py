@@ -32,6 +32,7 @@ def scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Pat
     ("typed", "completed"),
     [
         (["ch"], {"check"}),
+        (["demo", "--po"], {"--postgres"}),
         (["run", "--for"], {"--format"}),
         (["run", "--format", "js"], {"json", "jsonl"}),
         (["check", "--format", "sa"], {"sarif"}),
