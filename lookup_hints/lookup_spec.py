@@ -1,4 +1,4 @@
-"""What one lookup join does and how it runs: made by the planner, pickled, run by the workers."""
+"""The specification of one lookup join: made by the planner, pickled, run by the workers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from lookup_hints.spi.request_and_answer import LookupTable, OrderCondition
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """Where the keys of a lookup are written that fail for good.
+    """Where keys that failed permanently are written.
 
     Args:
-        folder: an absolute path or the address of a folder.
+        folder: an absolute path, or the URI of a folder.
         format: ``parquet`` or ``json``.
-        application: the id of Spark's application, by which statements of several are told apart.
+        application: the id of Spark's application, to distinguish statements of several applications.
     """
 
     folder: str
@@ -38,20 +38,20 @@ class DeadLetters:
 # (docs/decisions/0140)
 @dataclass(frozen=True)
 class Budget:
-    """What requests to one origin may use together, over all lookups and statements of a session.
+    """The shared limits of requests to one origin, for all lookups and statements of a session.
 
-    An origin is what ``Connector.origin`` says, or what has one ``name``. None is no limit.
+    An origin is given by ``Connector.origin``, or by a common ``name``. None means no limit.
 
     Args:
         name: its own name; empty for the origin of the connector.
         concurrency: requests in flight of all processes of one executor.
         rate: requests per second of all processes of one executor.
-        task_concurrency: what one task may have of it where its executor can share no file.
-        task_rate: the same of the rate.
+        task_concurrency: one task's share of ``concurrency``, used without a shared file.
+        task_rate: one task's share of ``rate``, used without a shared file.
         max_requests: requests of one statement, in one executor.
         on_open: what requests do while the source is down: ``wait`` within their timeout, or ``fail``.
-        executors: how many share the numbers of the cluster. None where nobody knows: then ``concurrency``
-            and ``rate`` are None, and each task keeps to its own part.
+        executors: number of executors that share the cluster's limits. None if unknown: then ``concurrency``
+            and ``rate`` are None, and each task keeps to its own share.
     """
 
     name: str = ""
@@ -81,11 +81,11 @@ class Budget:
         return any(limit is not None for limit in limits)
 
     def without_file(self, processors: int) -> tuple[int | None, float | None]:
-        """Requests in flight, and per second, of one task whose executor can share no file.
+        """Requests in flight, and per second, of one task whose executor has no shared file.
 
         Args:
-            processors: those of the machine. Where Spark's configuration does not say how many tasks an
-                executor runs, there are no more of them than processors.
+            processors: processors of the machine: the upper bound for the tasks of an executor if Spark's
+                configuration does not give their number.
 
         >>> Budget(concurrency=50, rate=100.0, task_concurrency=12, task_rate=25.0).without_file(2)
         (12, 25.0)
@@ -102,11 +102,11 @@ class Budget:
 
 @dataclass(frozen=True)
 class ChangedColumn:
-    """A column that grows with each change of a row: answers that are older than a change are not used.
+    """A column that grows with each change of a row: cached answers older than a change are dropped.
 
     Args:
         column: the column.
-        interval: seconds from one time that the source is asked for changes to the next one.
+        interval: seconds between two polls of the source for changes.
     """
 
     column: pa.Field
@@ -126,19 +126,19 @@ class ChangedColumn:
 
 @dataclass(frozen=True)
 class PartialCache:
-    """Answers of a table that all tasks of an executor share, and for how long.
+    """A partial cache: answers that all tasks of an executor share, and their time to live.
 
     Args:
-        expire_after_write: seconds after which rows are asked again.
-        expire_after_access: the same since they were last used, if at all.
-        missing_ttl: seconds after which a key without rows is asked again; None: it is not remembered.
-        max_rows: how many rows one executor keeps; a key without rows counts as one.
-        max_bytes: how many bytes of its disk they may take.
-        stale_while_revalidate: seconds for which older rows are used while they are asked for again.
-        stale_if_error: seconds for which older rows are used where asking fails.
-        changed: what tells that they have changed.
-        versions_by: the column with which versions begin. Of those that have ended none changes, and none
-            comes between them.
+        expire_after_write: seconds after which rows are looked up again.
+        expire_after_access: seconds since the last use after which they are; None: no such limit.
+        missing_ttl: seconds after which a key without rows is looked up again; None: misses are not cached.
+        max_rows: rows that one executor keeps; a key without rows counts as one.
+        max_bytes: bytes of disk that they may take on one executor.
+        stale_while_revalidate: seconds for which expired rows are served while they are looked up again.
+        stale_if_error: seconds for which expired rows are served if looking up fails.
+        changed: how changes of rows are detected, if they are.
+        versions_by: the column with the start of each version. Versions that have ended never change, and no
+            new one comes between them.
     """
 
     expire_after_write: float
@@ -179,12 +179,12 @@ class PartialCache:
 
 @dataclass(frozen=True)
 class Invalidation:
-    """Answers that may not be used any more: those that were asked for before an executor hears of this.
+    """An invalidation: drops the cached answers requested before it reaches an executor.
 
     Args:
-        session: who has taken them back, and counts.
-        number: which time it was, from 1.
-        columns: those that tell keys; none where everything is invalidated.
+        session: the session that issued it, and numbers it.
+        number: its number in that session, from 1.
+        columns: the key columns; empty to invalidate everything.
         keys: their values.
     """
 
@@ -216,11 +216,11 @@ class PeriodicReload:
 
 @dataclass(frozen=True)
 class DailyReload:
-    """A table that is kept whole is read again at a time of day.
+    """Reload a fully cached table at a time of day.
 
     Args:
-        at: the time; without an offset, that of the machine.
-        days: how many days lie between two times, but for the first one.
+        at: the time; without an offset, in the machine's zone.
+        days: days between two reloads after the first.
     """
 
     at: time
@@ -240,13 +240,13 @@ class DailyReload:
 
 @dataclass(frozen=True)
 class FullCache:
-    """A table that each executor keeps whole.
+    """A full cache: each executor keeps the whole table.
 
     Args:
-        reload: when it is read again.
-        keeps_old: whether the rows of the last time are used when that fails; else lookups fail.
-        max_bytes: how many bytes of its disk they may take.
-        changed: what tells that rows have changed.
+        reload: when the table is read again.
+        keeps_old: whether the old rows stay in use if a reload fails; else lookups fail.
+        max_bytes: bytes of disk that the table may take.
+        changed: how changes of rows are detected, if they are.
     """
 
     reload: PeriodicReload | DailyReload
@@ -272,11 +272,11 @@ class FullCache:
 # Bounded regret: by then the keys have cost as much as reading does. (docs/decisions/0163)
 @dataclass(frozen=True)
 class Switch:
-    """When an executor reads a table that it asks by key, in one run of a statement.
+    """When an executor switches from lookups to reading the whole table, in one run of a statement.
 
     Args:
-        keys: when it has asked for so many: then they have cost as much as reading will.
-        max_bytes: a table that takes more of its disk is asked on.
+        keys: the number of keys looked up before the switch: by then they cost as much as reading will.
+        max_bytes: if the table takes more bytes of disk, lookups go on.
     """
 
     keys: int
@@ -293,13 +293,13 @@ class Switch:
 class LookupSettings:
     """How one lookup join runs; made by the planner from hint, table, session and defaults.
 
-    ``on_error`` is what becomes of a row whose lookup failed: ``fail``, ``null`` or ``skip``. Its key is
-    written to ``dead_letters``, if there are any. ``max_errors`` keys may fail, ``max_error_ratio`` of all.
+    ``on_error``: what happens to a row whose lookup failed: ``fail``, ``null`` or ``skip``. Its key is
+    written to ``dead_letters``, if set. ``max_errors`` keys may fail, and the share ``max_error_ratio``.
 
-    ``budget`` is what its requests share with others.
-    ``cache`` says how answers are remembered, if they are; those in ``invalidations`` are not used.
-    ``whole`` says that the table is kept as a whole, ``switch`` that it may be read for this statement.
-    ``stops_early`` says that the query may be content with the first rows, ``log_keys`` that logs may hold
+    ``budget``: limits that its requests share with others.
+    ``cache``: the partial cache, if any; ``invalidations`` are the answers it must drop.
+    ``whole``: the full cache, if any; ``switch``: when the table may be read whole for this statement.
+    ``stops_early``: whether the query may need only its first rows; ``log_keys``: whether logs may hold
     values of keys.
     """
 
@@ -323,7 +323,7 @@ class LookupSettings:
 
     @property
     def changed(self) -> ChangedColumn | None:
-        """What tells that remembered rows have changed."""
+        """How changes of cached rows are detected, if they are."""
         kept = self.cache or self.whole
         return None if kept is None else kept.changed
 
@@ -334,24 +334,24 @@ class LookupSettings:
 
     @property
     def failures(self) -> str:
-        """What becomes of lookups that fail for good, for a reader."""
+        """A readable text of what happens to permanent failures."""
         limits = [] if self.max_errors is None else [counted(self.max_errors, "key")]
         limits += [] if self.max_error_ratio is None else [f"{self.max_error_ratio:.6g} of the keys"]
         then = self.on_error if self.dead_letters is None else f"{self.dead_letters}, then {self.on_error}"
         return f"{then}; at most {' and '.join(limits)} of a task" if limits else then
 
 
-# Counts were kept by a function's hash at first, which nobody knows. (docs/decisions/0139)
+# Counts are keyed by a readable name, as a function's hash means nothing to users. (docs/decisions/0139)
 @dataclass(frozen=True, order=True)
 class LookupName:
-    """What a lookup is called where it is counted, logged and shown.
+    """The name of a lookup in metrics, logs and output.
 
     Args:
         table: the lookup table.
-        alias: what its statement calls the table.
+        alias: the table's alias in the statement.
         connector: the kind of source.
-        line: the line at which its statement begins, in its file or cell; from 1.
-        function: the Spark function that runs it, named by a hash of all that decides its result.
+        line: the first line of its statement in its file or cell; from 1.
+        function: the Spark function that runs it, named by a hash of everything that determines its result.
 
     >>> str(LookupName("customers", "c", "postgres", 12))
     'customers AS c, line 12'
@@ -373,17 +373,17 @@ class LookupSpec:
     """Everything that a worker needs to run one lookup join; pickled into the UDF.
 
     Args:
-        connector: built and checked on the driver. A worker process reads and opens one of all equal
-            connectors, and shares it between its tasks: whatever acts there takes it from ``over``.
-        key_columns: dimension columns asked by, in the order of the UDF's arguments.
-        columns: dimension columns handed back, in the order of the UDF's struct.
+        connector: built and checked on the driver. A worker process opens one of all equal connectors and
+            shares it between its tasks; code on the worker gets it from ``over``.
+        key_columns: columns of the lookup table to look up by, in the order of the UDF's arguments.
+        columns: columns of the lookup table to return, in the order of the UDF's struct.
         settings: how to run.
-        name: what it is called, and the name of its function.
+        name: its name, which includes that of its function.
         packed: whether the keys come as one struct, not as one argument each.
         kind: the join: ``INNER``, ``LEFT``, ``LEFT SEMI`` or ``LEFT ANTI``; only counts depend on it.
-        order: which rows of a key answer; the value that is compared is the last argument of the UDF. Without
-            key columns all rows of the table may: it is kept whole, and asked for ranges that hold the value.
-        order_asked: whether the worker is given them alone; else it is given all rows of a key, and chooses.
+        order: the comparison that selects rows of a key; the compared value is the last argument of the UDF.
+            Without key columns the table is cached whole, and searched for ranges that hold the value.
+        order_asked: whether the source applies ``order``; else the worker does, on all rows of a key.
     """
 
     connector: Connector
@@ -406,7 +406,7 @@ class LookupSpec:
 
     @property
     def by_row(self) -> bool:
-        """Whether keys are asked one by one, many at once; then there is no order to ask by."""
+        """Whether each key is a request of its own; then the source cannot apply ``order``."""
         return (
             self.settings.asynchronous
             and not self.order_asked
@@ -416,7 +416,7 @@ class LookupSpec:
 
     @property
     def in_range(self) -> OrderCondition | None:
-        """Which rows of the whole table answer a value; None where it is asked by key."""
+        """The comparison that selects rows of a fully cached table by range; None for lookups by key."""
         return None if self.key_columns else self.order
 
     @property
@@ -454,7 +454,7 @@ class LookupSpec:
 
     @property
     def held_columns(self) -> tuple[str, ...]:
-        """What is kept of a row until it is handed back."""
+        """The columns of a row that are held until it is returned."""
         compared = () if self.chosen_order is None else self.chosen_order.columns
         return tuple(dict.fromkeys((*self.columns, *compared)))
 

@@ -84,11 +84,11 @@ class LookupSession:
         Args:
             text: one statement. Without a lookup table in it, it goes to Spark untouched.
             args: values of parameter markers, by name (``:p``) or position (``?``).
-            kwargs: as ``spark.sql`` takes them; with lookup tables DataFrames only (``FROM {orders}``).
+            kwargs: as for ``spark.sql``; with lookup tables only DataFrames (``FROM {orders}``).
 
         Raises:
             QueryError: a hint, an option or the shape of a join is wrong; shows the place.
-            ConnectorError: the schema of a new table was asked for, and the source failed.
+            ConnectorError: the source failed while the schema of a new table was discovered.
         """
         if kwargs:
             return self._statements.sql_with_variables(text, args, kwargs)
@@ -106,9 +106,9 @@ class LookupSession:
         return self._statements.explain(text, args, mode, line)
 
     def explain_analyze(self, text: str, args: Args = None) -> str:
-        """Run a statement to its end, and give its plan with what each lookup counted; rows are not kept.
+        """Run a statement to its end, and return its plan with the counts of each lookup; rows are not kept.
 
-        The first line says what the tasks waited for most. A statement that writes does write.
+        The first line names what the tasks waited for most. A statement that writes does write.
 
         Args:
             text: one statement with a lookup join.
@@ -152,10 +152,10 @@ class LookupSession:
         cache: str | None = None,
         shuffle: bool | None = None,
     ) -> DataFrame:
-        """Join ``df`` with a lookup table, asking it for the keys of ``df`` alone; lazy, as ``df.join`` is.
+        """Join ``df`` with a lookup table, looking up only the keys of ``df``; lazy like ``df.join``.
 
-        The rows, names and types are those that ``df.join`` gives over the same rows. What is not given
-        is as the table or the session says.
+        Rows, names and types equal those of ``df.join`` over the same rows. Arguments that are not given
+        default to the settings of the table, then of the session.
 
         Args:
             df: batch or streaming, classic or Connect.
@@ -171,22 +171,22 @@ class LookupSession:
             as_of: the moment whose rows are joined: a column, SQL expression or Column of ``df``. The table
                 names with ``lookup.valid-from`` the column that says from when they are valid.
             columns: which columns of the table come, or a dictionary of them with new names; all by default.
-            alias: what the table is called in ``condition`` and in the result (``select("c.name")``).
-            retry: when a key is asked again, such as ``FixedDelay(3, 10.0).if_miss()``.
+            alias: the table's name in ``condition`` and in the result (``select("c.name")``).
+            retry: when a key is looked up again, such as ``FixedDelay(3, 10.0).if_miss()``.
             asynchronous: prefer the async or the sync runner.
             ordered: whether a finished request keeps its slot until all earlier ones are delivered.
             capacity: requests in flight per task.
             timeout: seconds for one key, retries and waits included; or as in a hint (``"3 min"``).
             batch_size: the most keys in one request.
             on_error: ``fail``, ``null``, ``skip`` or ``dead-letter``.
-            dead_letter_path: the folder of keys that failed for good, where ``on_error`` is ``dead-letter``.
-            max_errors: keys of one task that may fail for good.
-            max_error_ratio: share of the keys of one task that may fail for good, from 0 to 1.
+            dead_letter_path: the folder for keys that failed permanently, if ``on_error`` is ``dead-letter``.
+            max_errors: keys of one task that may fail permanently.
+            max_error_ratio: share of the keys of one task that may fail permanently, from 0 to 1.
             max_requests: requests of one query; the first one above it fails the query.
             on_open: what requests do while the source is down: ``wait`` within their timeout, or ``fail``.
-            access: ``lookup`` (the default) asks the table, ``scan`` reads it whole and lets Spark join it,
+            access: ``lookup`` (the default) looks up keys, ``scan`` reads the table whole for Spark to join,
                 ``auto`` does whichever is surely cheaper.
-            cache: ``partial`` to use answers that are remembered, ``none`` to go without them.
+            cache: ``partial`` to use cached answers, ``none`` to do without.
             shuffle: whether the rows of ``df`` are partitioned by key first.
 
         Raises:
@@ -244,7 +244,7 @@ class LookupSession:
         Args:
             text: one statement.
             args: as for ``sql``.
-            few_rows: whether only the first rows will be taken, as by ``show``: few keys are then asked.
+            few_rows: whether only the first rows will be taken, as by ``show``; then few keys are looked up.
             line: where the statement begins in its file; metrics name it.
         """
         return self._statements.prepare(text, args, few_rows=few_rows, line=line)
@@ -277,11 +277,11 @@ class LookupSession:
         self._statements.invalidate(table, keys)
 
     def metrics(self) -> Mapping[LookupName, LookupMetrics]:
-        """What each lookup of this session counted so far, by table, alias, connector and line.
+        """The counts of each lookup of this session so far, by table, alias, connector and line.
 
         Counts arrive when a task ends; those of a task that Spark stopped early may be missing. On Spark
-        Connect this asks the server for them. Two sessions of one application that make the very same lookup
-        share its counts.
+        Connect this fetches them from the server. Two sessions of one application that run the very same
+        lookup share its counts.
 
         Examples:
             >>> for name, counts in session.metrics().items():
@@ -297,14 +297,14 @@ class LookupSession:
         timeout: float = 10.0,
         joins: int = 1,
     ) -> DoctorReport:
-        """Whether lookup tables can be reached, read and asked fast, from here and from each executor.
+        """Check that lookup tables can be reached and looked up fast, from here and from each executor.
 
-        It looks at names, ports, TLS, login, rights, columns, indexes and connections as far as the connector
-        can, and times ten lookups. Nothing is written. Each line of what it prints has its cure.
+        Checks names, ports, TLS, login, rights, columns, indexes and connections as far as the connector can,
+        and times ten lookups. Writes nothing. Each problem in the report comes with a fix.
 
         Args:
-            tables: their names; all of the session without any.
-            key: values of key columns that exist, for sources that can name none.
+            tables: names of tables; by default all of the session.
+            key: existing values of key columns, for sources that cannot list any.
             timeout: seconds for one step, such as a connection or a lookup.
             joins: lookup joins that run in one stage, at most.
 
@@ -322,17 +322,17 @@ class LookupSession:
         return examine(scope, examined, given=given, timeout=timeout, joins=joins)
 
     def serve_metrics(self, port: int, host: str = LOOPBACK, *, flink_names: bool = False) -> MetricsServer:
-        """Let Prometheus scrape what ``metrics`` gives, from this driver, until the server is stopped.
+        """Serve ``metrics`` to Prometheus from this driver, until the server is stopped.
 
-        Where the port is taken, a warning says so, and nothing is served.
+        If the port is taken, this logs a warning and serves nothing.
 
         Args:
             port: the port; 0 takes a free one.
             host: the address to listen on. The default admits no other machine.
-            flink_names: whether the counts that Flink has, too, are served under Flink's names as well.
+            flink_names: whether counts that Flink also has are served under Flink's names as well.
 
         Raises:
-            OptionError: ``port`` is none, or the package is missing (``lookup-hints[prometheus]``).
+            OptionError: ``port`` is invalid, or the package is missing (``lookup-hints[prometheus]``).
 
         Examples:
             >>> server = session.serve_metrics(0)
@@ -352,8 +352,8 @@ class LookupSession:
     def watching(self) -> AbstractContextManager[Callable[[], Mapping[LookupName, Moment]]]:
         """Live counts while statements of this thread run, running tasks included.
 
-        What the block is given may be called from any thread. On Spark Connect, and where workers cannot
-        reach the driver by UDP, it knows only of tasks that have ended.
+        The yielded function may be called from any thread. On Spark Connect, and if workers cannot reach the
+        driver by UDP, it includes only tasks that have ended.
 
         Examples:
             >>> with session.watching() as look:

@@ -1,1 +1,1 @@
-"""Running statements in Spark: what one runs over, its plan, DDL and stream, and what Spark's errors mean."""
+"""Run statements in Spark: their scope, plan, DDL and streams, and the translation of Spark's errors."""

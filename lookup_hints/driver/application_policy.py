@@ -1,4 +1,4 @@
-"""What the administrator allows SQL to use, as Spark and the environment say when an application starts."""
+"""The administrator's security policy for SQL, from Spark's configuration and the environment at start."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def policy_of(spark: SparkSession) -> Policy:
-    """What the application of ``spark``, and the environment of this process, allow SQL to use.
+    """The security policy set by the application of ``spark`` and the environment of this process.
 
-    On classic Spark the application's own configuration is read, which no session changes; on Spark Connect
-    that of the session, which begins as the server's.
+    Classic Spark: from the application's configuration, which sessions cannot change. Spark Connect: from
+    that of the session, which starts as a copy of the server's.
 
     Raises:
-        OptionError: a switch is no list of patterns.
+        OptionError: a setting is not a list of patterns.
     """
     if not is_connect(spark):
         settings = dict(spark.sparkContext.getConf().getAll())

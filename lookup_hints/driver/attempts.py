@@ -15,7 +15,7 @@ _log = logging.getLogger("lookup_hints")
 
 
 class NotTaken(UnsupportedLookup):
-    """Spark took the user's text, and does not take what it became; its tables may be read instead."""
+    """Spark accepts the user's text, but not the rewritten one; its tables may be read whole instead."""
 
 
 class PlannerFailures:
@@ -41,19 +41,19 @@ def first_that_works(
     line: int = 1,
     stream: Callable[[], Answer | None] = lambda: None,
 ) -> Answer:
-    """What the first attempt at a statement gives that goes through. The attempts, in order:
+    """The result of the first attempt at a statement that succeeds. The attempts, in order:
 
-    1. ``ask``: its tables are asked by key, as planned.
-    2. ``read``: they are read whole, because Spark does not take what asking makes of the text, or because
-       the planner failed; it is given the reason.
-    3. ``stream``: it runs as a stream, because Spark refuses it and a stream alone can run it.
-    4. It is refused, with the error of the first attempt: later ones are about texts that nobody wrote.
+    1. ``ask``: look up its tables by key, as planned.
+    2. ``read``: read them whole, because Spark rejects the rewritten text, or because the planner failed; it
+       gets the reason.
+    3. ``stream``: run it as a stream, because Spark refuses it and only a stream can run it.
+    4. Refuse it with the error of the first attempt, as later errors are about rewritten texts.
 
-    An attempt gives None where it is none for this statement.
+    An attempt returns None if it does not apply to this statement.
 
     Args:
-        failures: counts what reading whole makes good of the planner's failures.
-        line: where the statement begins in its file.
+        failures: counts failures of the planner that reading whole made up for.
+        line: the first line of the statement in its file.
     """
     try:
         return ask()

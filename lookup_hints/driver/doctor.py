@@ -1,4 +1,4 @@
-"""Whether lookup tables can be asked, from the driver and from each executor; what is found, in lines."""
+"""Check that lookup tables can be reached from the driver and each executor, and report line by line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DRIVER = "driver"
 WORKERS = "workers"
-"""What is said of Python and packages stands under this name."""
+"""The name under which findings about Python and packages are listed."""
 
 _TASKS = 100_000  # rows, which Spark deals to as many tasks as it runs at once
 
@@ -40,7 +40,7 @@ class DoctorFinding:
     Args:
         table: the table.
         place: ``driver``, or the host of an executor and a number.
-        check: what was found.
+        check: the result.
     """
 
     table: str
@@ -50,11 +50,11 @@ class DoctorFinding:
 
 @dataclass(frozen=True, repr=False)
 class DoctorReport:
-    """What was found of all tables; as text, it has a line for each thing.
+    """The findings for all tables; its text has a line for each.
 
     Args:
         findings: table by table, place by place.
-        titles: what each table is asked through and where.
+        titles: the connector and address of each table.
     """
 
     findings: tuple[DoctorFinding, ...]
@@ -88,10 +88,10 @@ class DoctorReport:
 
 @dataclass(frozen=True)
 class ExaminedTable:
-    """A table, and what is known of how it will be asked.
+    """A table to examine, and how it will be looked up.
 
     Args:
-        table: the table; without columns where its source could not be asked for them.
+        table: the table; without columns if they could not be discovered.
         keys: lists of columns that lookups ask by; by default its primary key.
         capacity: requests in flight of one task.
     """
@@ -101,7 +101,7 @@ class ExaminedTable:
     capacity: int = 100
 
 
-# From one worker of each executor: sources are asked from there, not from the driver. (docs/decisions/0182)
+# Checked from one worker of each executor, as lookups run there and not on the driver. (docs/decisions/0182)
 def examine(
     scope: StatementScope,
     tables: Sequence[ExaminedTable],
@@ -110,12 +110,12 @@ def examine(
     timeout: float = 10.0,
     joins: int = 1,
 ) -> DoctorReport:
-    """Look at ``tables`` from the driver and from each executor; nothing is written.
+    """Examine ``tables`` from the driver and from each executor, without writing anything.
 
     Args:
         scope: of the session.
-        tables: what is looked at.
-        given: values of keys that there are, by column.
+        tables: the tables to examine.
+        given: values of existing keys, by column.
         timeout: seconds for one step.
         joins: lookup joins in one stage of Spark, at most.
     """
@@ -142,7 +142,7 @@ def examine(
         packages += connector.DRIVERS if isinstance(connector, ReportsHealth) else ()
     packages = list(dict.fromkeys(packages))
     here = [DoctorFinding(task.name, DRIVER, check) for task in tasks for check in task.checks()]
-    # What the driver has seen for all need not be said by each executor.
+    # Findings of the driver that hold everywhere are not repeated for each executor.
     said = {(each.table, each.check.name) for each in here if each.check.name == "connections"}
     seen = _examine_from_executors(scope.spark, tasks, packages)
     there = [each for each in seen if (each.table, each.check.name) not in said]
@@ -155,7 +155,7 @@ def examine(
 
 
 def default_keys(connector: Connector) -> tuple[tuple[str, ...], ...]:
-    """By what it is asked where no query says it: what it needs and its primary key, or its first column."""
+    """Key columns to check without a query: required ones and the primary key, else the first column."""
     table = connector.table
     wanted = {*connector.required_keys(), *table.primary_key} & connector.key_columns()
     able = [name for name in table.schema.names if name in (wanted or connector.key_columns())]
@@ -227,7 +227,7 @@ def _lines_of_findings(findings: Sequence[DoctorFinding], executors: int) -> Ite
     merged: dict[tuple[str, ...], list[DoctorFinding]] = {}
     for each in findings:
         check = each.check
-        # Where all is well, addresses and numbers may differ from place to place; times are told apart.
+        # Passed checks are grouped although addresses and numbers differ by place; times stay separate.
         told = "" if check.verdict == "ok" and check.name not in _EACH else check.what
         side = ("driver" if each.place == DRIVER else "executors") if len(check.seconds) > 1 else ""
         merged.setdefault((check.name, check.verdict, told, side), []).append(each)
@@ -236,7 +236,7 @@ def _lines_of_findings(findings: Sequence[DoctorFinding], executors: int) -> Ite
         yield _line_of_check(merged[key], executors)
 
 
-# Checks of which there may be several for a table.
+# Checks that may occur several times for a table.
 _EACH = ("index", "lookup")
 
 

@@ -1,6 +1,6 @@
-"""``EXECUTE IMMEDIATE``: the statement that it runs is planned as any other; Spark gives it its values.
+"""``EXECUTE IMMEDIATE``: its inner statement is planned like any other, and Spark binds the values.
 
-So each text that Spark gets of such a statement stands in an EXECUTE IMMEDIATE, with the user's own USING.
+So each rewritten text reaches Spark inside an EXECUTE IMMEDIATE with the user's own USING.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class Immediate:
     """The values of a statement that EXECUTE IMMEDIATE runs.
 
     Args:
-        using: what stands behind USING, each with a name.
-        into: what stands behind INTO, the variables that take its row.
-        args: the values of markers in ``using``.
+        using: the expressions after USING, each with a name.
+        into: the variables after INTO, which receive the row.
+        args: the values of parameter markers in ``using``.
     """
 
     using: str = field(repr=False)

@@ -1,10 +1,10 @@
-"""The functions and views that lookups have in Spark, by name, and what the workers counted of them.
+"""The Spark functions and views of lookups, by name, and the counts of their workers.
 
-A function's name is a hash of all that decides its result, so that none is ever replaced by another: on Spark
-Connect a DataFrame is analysed again at each action, and must find the function it was made with.
+A function's name is a hash of everything that determines its result, so no function is ever replaced: on
+Spark Connect a DataFrame is analysed again at each action, and must find the function it was created with.
 
-Spark hands each micro-batch of ``foreachBatch`` over in a session of its own. So what makes names and takes
-counts belongs to the application: the same lookup has one function, however many sessions it is made in.
+Spark passes each micro-batch of ``foreachBatch`` in a session of its own. So names and counts belong to the
+application: the same lookup has one function in all its sessions.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# A Connect server is asked for the counts of tasks that have ended no more often than that.
+# The least time between two polls of a Connect server for the counts of ended tasks.
 _LIVE_SECONDS = 1.0
 
 
 class _Application:
-    """What the sessions of one Spark application share; on Spark Connect each session is on its own."""
+    """State shared by the sessions of one Spark application; on Spark Connect each session has its own."""
 
     def __init__(self, spark: SparkSession) -> None:
         # Names appear in plans; without the salt a short secret inside a spec could be guessed from its hash.
@@ -123,7 +123,7 @@ class Functions:
             self._add_registered(spark, scan.relation)
 
     def metrics(self) -> Mapping[LookupName, LookupMetrics]:
-        """What each of these lookups counted so far."""
+        """The counts of each of these lookups so far."""
         self._application.fetch_counts()
         return self._counts_by_name(self._application.counts.totals)
 
@@ -150,13 +150,13 @@ class Functions:
             yield look
 
     def metrics_of_batch(self, query: str, batch: int) -> Mapping[LookupName, LookupMetrics]:
-        """What has arrived of the counts of these lookups in one micro-batch of the query with that id."""
+        """The counts of these lookups in one micro-batch of a query, as far as they have arrived."""
         return self._counts_by_name(self._application.counts.of_batch(query, batch))
 
     def fetched_metrics_of_batch(self, query: str, batch: int) -> Mapping[LookupName, LookupMetrics]:
-        """The same, with what is still on its way: a Connect server keeps counts until it is asked.
+        """The same, after fetching counts that a Connect server still holds.
 
-        The server hands them to whichever statement of the session ends next, in whatever thread.
+        The server attaches them to the next statement of the session that ends, in any thread.
         """
         if not self._application.counts_come_late:
             return self.metrics_of_batch(query, batch)
@@ -181,10 +181,10 @@ _COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 
 
 def _disable_columnar_input(spark: SparkSession) -> None:
-    """Have Spark read rows, not columns, for a session's Python functions, if nothing else was said of that.
+    """Let Spark pass rows, not columns, to a session's Python functions, unless the user configured this.
 
-    Columns cost a lookup more than rows; and where a source's own columns are Arrow's, Spark wants back as
-    many rows at a time as it gave, where a lookup answers in windows of its own (docs/decisions/0062).
+    Columnar input is slower for lookups. And with Arrow columns from a source, Spark expects batches of the
+    same size back, while a lookup answers in windows of its own (docs/decisions/0062).
     """
     if spark_version(spark) < (4, 2):
         return

@@ -1,4 +1,4 @@
-"""Ctrl-C in a program or a notebook: what Spark computes for it ends, too."""
+"""Ctrl-C in a program or a notebook also cancels its Spark jobs."""
 
 from __future__ import annotations
 

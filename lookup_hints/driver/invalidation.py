@@ -1,7 +1,7 @@
-"""Invalidating remembered answers: what a session has invalidated of a table, and how executors hear of it.
+"""Invalidate cached answers: the log of a session's invalidations, and how it reaches executors.
 
-Each plan that is made afterwards says so to the executors on which it runs. So all of them are reached,
-wherever they are, and no clocks are compared: an executor invalidates what was asked for before it hears.
+Each later plan carries the invalidations to the executors on which it runs. So every executor is reached, and
+no clocks are compared: an executor drops the answers that were requested before the message arrived.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _widen_to_all_keys(last: _Noted) -> _Noted:
 
 
 def invalidation_spec(connector: Connector, log: InvalidationLog, conf: Conf) -> LookupSpec:
-    """A lookup that lets an executor hear of what was invalidated of the table of ``connector``."""
+    """A lookup whose only purpose is to carry the invalidations of a table to an executor."""
     table = connector.table
     try:
         whole = whole_of(connector, conf)
@@ -134,7 +134,7 @@ def _collect_keys(table: LookupTable, keys: Any) -> Iterable[Any]:
 
 
 def _order_columns(keys: DataFrame, wanted: Sequence[str]) -> DataFrame:
-    """``keys`` in the order of the ``wanted`` columns, where they are called so; else as they stand."""
+    """``keys`` reordered to the ``wanted`` columns if the names match; else unchanged."""
     names = {name.lower(): name for name in keys.columns}
     if len(names) != len(keys.columns) or names.keys() != {name.lower() for name in wanted}:
         return keys
@@ -163,7 +163,7 @@ def _moment_in_utc(kind: pa.DataType, value: Any) -> Any:
     try:
         return plain.astimezone(timezone.utc)
     except (OverflowError, ValueError):
-        # Python has no local times at the ends of the calendar; those of UTC need no conversion.
+        # Python cannot convert local times at the ends of the calendar; UTC needs no conversion.
         if plain.tzinfo is None and time.localtime().tm_gmtoff == 0:
             return plain.replace(tzinfo=timezone.utc)
         raise

@@ -1,4 +1,4 @@
-"""What is made once for a session or an application, whichever thread asks first."""
+"""Values created once for a session or an application, by whichever thread comes first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class MadeOnce(Generic[_T]):
         self._lock = Lock()
 
     def of(self, key: Any, make: Callable[[], _T]) -> _T:
-        """The value of ``key``: what ``make`` gives at the first call that succeeds."""
+        """The value of ``key``: the result of the first call of ``make`` that succeeded."""
         with self._lock:
             if key not in self._made:
                 self._made[key] = make()

@@ -1,4 +1,4 @@
-"""How counts of the workers reach the driver, and what it keeps of them."""
+"""Collect the counts of the workers on the driver."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ REMEMBERED_BATCHES = 1_000
 """This many of the last micro-batches are remembered, of all streaming queries together."""
 
 AWAITED = 2.0
-"""So many seconds the counts of a micro-batch are waited for, where its query has counted before."""
+"""Seconds to wait for the counts of a micro-batch, if its query has sent counts before."""
 
 AWAITED_OF_NEW_QUERY = 0.5
 """The same where it has not: it may have no lookup at all."""
 
-# Counts that come less than so many seconds after others belong to them: each task sends its own.
+# Tasks send counts one by one; those within this many seconds of each other belong together.
 _FOLLOWING = 0.05
 
 BatchId = tuple[str, int]
@@ -49,7 +49,7 @@ _log = logging.getLogger("lookup_hints")
 
 
 class Counts:
-    """What the lookups of one application counted. A task that Spark repeats counts once."""
+    """The counts of the lookups of one application. A task that Spark repeats counts once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -99,12 +99,12 @@ class Counts:
                 self._running[record.function, run.number] = record.counts, waiting
 
     def forget_running(self) -> None:
-        """Nobody tells of running tasks any more."""
+        """Drop the progress of running tasks, as no more of it will arrive."""
         with self._lock:
             self._running.clear()
 
     def take(self, update: Sequence[Plain]) -> None:
-        """Add what a task counted: a plain `TaskRecord` for each lookup in it."""
+        """Add the counts of a task: a plain `TaskRecord` for each of its lookups."""
         for plain in update:
             record = TaskRecord.of(plain)
             with self._lock:
@@ -140,7 +140,7 @@ class _Known:
         self._repeats = 0
 
     def new_repeats(self, run: TaskRun) -> int:
-        """How many repeats ``run`` tells of that were not known: attempts that failed tell of nothing."""
+        """The number of repeats that ``run`` reveals: failed attempts themselves report nothing."""
         if run.number != self.counted:
             self._others.add(run.number)
         repeats = max(self._repeats, run.attempt, len(self._others))
@@ -179,10 +179,10 @@ def accumulating(spark: SparkSession, counts: Counts) -> Send:
 
 @contextmanager
 def listening(spark: SparkSession, counts: Counts) -> Iterator[None]:
-    """Let tasks of statements that this thread runs inside the block tell ``counts`` how far they are.
+    """Inside the block, tasks of this thread's statements report their progress to ``counts``.
 
-    For classic Spark: with Connect the driver is out of reach. Where no address can be had, nothing is told,
-    and counts come when tasks end.
+    Only for classic Spark, as with Connect the driver is out of reach. If no address can be bound, there is
+    no progress, and counts arrive when tasks end.
     """
     context = spark.sparkContext
     try:
@@ -240,7 +240,7 @@ def _wake_receiver(sock: socket.socket) -> None:
 
 
 def _read_datagram(said: bytes, word: str) -> tuple[TaskRecord, int] | None:
-    """The record in a datagram, and the keys that wait for a retry; None for what is not of ours."""
+    """The record in a datagram, and the number of keys waiting for a retry; None for foreign datagrams."""
     try:
         told = json.loads(said)
         if not compare_digest(str(told["word"]), word):
@@ -255,22 +255,22 @@ def _read_datagram(said: bytes, word: str) -> tuple[TaskRecord, int] | None:
 
 # --- of Spark Connect (docs/decisions/0135) ---------------------------------------------------------
 
-# A worker hands what accumulators hold to the Connect server at the end of each task. The server keeps it
-# with the session, and sends it to the client at the end of the session's next statement. PySpark's profiler
-# goes this way. Its client passes over what is not its own.
+# A worker sends the values of accumulators to the Connect server at the end of each task. The server keeps
+# them with the session, and sends them to the client at the end of the session's next statement. PySpark's
+# profiler works this way, and its client ignores other accumulators.
 
 Update = list[Plain]
-"""What one task counted, as plain data: dictionaries, lists, texts, numbers, truth values and None alone."""
+"""The counts of one task as plain data: only dictionaries, lists, texts, numbers, booleans and None."""
 
-# The id of our accumulator: Spark's own are above zero, and those of its profiler just below.
+# The id of our accumulator: Spark's own are positive, those of its profiler just below zero.
 _OURS = -7301
 
-# How the server calls what accumulators held, among the observed metrics of a response.
+# The server's name for accumulators among the observed metrics of a response.
 _METRIC = "__python_accumulator__"
 
 
 def send_over_connect(update: Update) -> None:
-    """Hand ``update`` to the client at the end of the task that runs, after what was sent before in it."""
+    """Send ``update`` to the client at the end of the running task, after earlier updates of that task."""
     pyspark_internals.accumulator_of_task(_OURS, [], _Appended).add(update)
 
 
@@ -295,10 +295,10 @@ def can_receive(spark: SparkSession) -> bool:
 
 
 def receive_over_connect(spark: SparkSession, take: Callable[[Update], None]) -> Callable[[], None]:
-    """Hand every update that comes to this Connect session to ``take``, from now on.
+    """Pass every update that arrives at this Connect session to ``take``.
 
-    Gives a function that fetches what waits on the server. ``take`` is called from the thread whose statement
-    brought the update, and must bear several at once.
+    Returns a function that fetches pending updates from the server. ``take`` is called on the thread whose
+    statement brought the update, and must be thread-safe.
     """
     client: Any = spark.client
     with _installing:
@@ -319,17 +319,17 @@ _EVERY = 60.0
 # Seconds for which a fetch waits for the server.
 _PATIENCE = 10.0
 
-# After so many fetches in a row that the server did not answer, no more are tried until it tells of work.
+# After this many failed fetches in a row none is tried until the server reports work again.
 _MOST_FAILURES = 10
 
 
 # A Connect client has no accumulators; the server keeps updates until the session's next execution ends.
 # (docs/decisions/0135)
 class _Receiver:
-    """Looks at each response of the server before its client does, and takes our updates out of it.
+    """Intercepts each response of the server and removes our updates before PySpark sees them.
 
-    The client checks each response first of all, whatever it is for, and this stands in the place of that
-    check. So nothing else of PySpark meets our updates: no result, no listener, no unpickling.
+    It replaces a check that PySpark's client applies to each response first. So our updates never reach
+    PySpark's results, listeners or unpickling.
     """
 
     def __init__(self, client: Any) -> None:
@@ -342,7 +342,7 @@ class _Receiver:
     def __call__(self, response: Any) -> None:
         self._check(response)
         try:
-            if hasattr(response, "observed_metrics"):  # it is that of a statement
+            if hasattr(response, "observed_metrics"):  # the response of a statement
                 self._take_updates(response)
                 if _reports_work(response):
                     self._watch.begin()
@@ -350,12 +350,12 @@ class _Receiver:
             _log.debug("Counts in a response of the Connect server were not read: %s", error)
 
     def fetch(self) -> None:
-        """Fetch what waits on the server; where it does not answer, that stays there."""
+        """Fetch pending updates from the server; if it does not answer, they stay there."""
         self._fetch_counts()
 
     def _fetch_counts(self) -> bool | None:
         """The same; whether a streaming query runs, or None where the server did not answer."""
-        with self._fetching:  # whoever comes second finds what the first one fetched
+        with self._fetching:  # a second caller uses the result of the first
             try:
                 return self._ask_for_streams()
             except Exception as error:
@@ -427,7 +427,7 @@ class _StreamPoller:
 
 
 def _reports_work(response: Any) -> bool:
-    """Whether the response tells of tasks that run, or of a streaming query that began."""
+    """Whether the response reports running tasks, or the start of a streaming query."""
     fields = ("execution_progress", "write_stream_operation_start_result")
     return any(response.HasField(field) for field in fields)
 
@@ -446,7 +446,7 @@ def _extract_updates(response: Any) -> list[bytes]:
 
 
 def _id_of(pickled: bytes) -> object:
-    """The id in a pickle of an id and an update, of which nothing more is read; None where there is none."""
+    """The id at the start of a pickled pair of id and update, without unpickling the rest; or None."""
     try:
         for opcode, argument, _ in pickletools.genops(pickled):
             if opcode.name not in ("PROTO", "FRAME", "MARK"):

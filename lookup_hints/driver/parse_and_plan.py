@@ -1,4 +1,4 @@
-"""Text -> a statement that is read and planned: its hints, its lookups, and what Spark says of its types."""
+"""Parse and plan a statement: its hints, its lookups, and its types by Spark's analysis."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ _log = logging.getLogger("lookup_hints")
 
 @dataclass(frozen=True)
 class Prepared:
-    """A statement that is read and planned, but not run.
+    """A statement that was parsed and planned, but not run.
 
     Its text and the values of its parameters may hold secrets, so they are not shown.
 
     Args:
-        statement: what it is.
-        text: as Spark gets it, where it has no plan; of a streaming INSERT, that of its query.
+        statement: its kind.
+        text: the text for Spark if there is no plan; for a streaming INSERT, the text of its query.
         args: values of its parameter markers.
-        plan: how its lookups run; None where it has none.
-        line: where it begins in its file.
+        plan: the plan of its lookups; None if it has none.
+        line: its first line in its file.
     """
 
     statement: StatementKind
@@ -68,7 +68,7 @@ class Prepared:
 
 
 def read(text: SqlText, scope: StatementScope) -> StatementKind:
-    """What a statement is that is ``as_read``, where the catalog of ``scope`` knows the lookup tables."""
+    """The kind of a statement, given the lookup tables in the catalog of ``scope``."""
     return read_statement(text, scope.state.catalog.concerns, scope.timestamp_of(text))
 
 
@@ -81,15 +81,15 @@ def prepare(
     line: int = 1,
     read_because: str = "",
 ) -> Prepared:
-    """Read and plan a statement; ``LookupSession.prepare`` says more.
+    """Parse and plan a statement; see ``LookupSession.prepare``.
 
     Args:
         text: the statement.
         args: values of its parameter markers.
-        scope: what it runs over.
-        few_rows: whether the first rows alone will be taken.
-        line: where it begins in its file.
-        read_because: why its tables are read whole, where nothing may be asked.
+        scope: its session, tables, frames and hints.
+        few_rows: whether the caller takes only the first rows.
+        line: its first line in its file.
+        read_because: why its tables must be read whole; empty to allow lookups.
     """
     written, given, text = text, args, scope.as_read(text)
     statement = read(text, scope)
@@ -99,7 +99,7 @@ def prepare(
         return Prepared(statement, written, args, line=line)
     immediate = _read_immediate(text, args, scope)
     if immediate is not None:
-        # What it runs is the statement, where that concerns us; else Spark runs it, as it does any other.
+        # Plan the inner statement if it uses lookups; else Spark runs the whole as it is.
         prepared = prepare(*immediate, scope, few_rows=few_rows, line=line)
         is_ours = prepared.plan is not None or not isinstance(prepared.statement, SparkStatement)
         return prepared if is_ours else Prepared(statement, written, args, line=line)
@@ -120,12 +120,12 @@ def prepare(
 def _read_immediate(
     text: SqlText, args: Args, scope: StatementScope
 ) -> tuple[SqlText, Immediate | None] | None:
-    """What an EXECUTE IMMEDIATE runs, and its values; None for others, and where Spark finds a mistake."""
+    """The inner statement of an EXECUTE IMMEDIATE and its values; None for others and for invalid ones."""
     if isinstance(args, Immediate) or not scope.state.catalog.tables():
         return None
     try:
         return read_immediate(text, args, scope.value_of)
-    except Exception:  # what is wrong with it is Spark's to say
+    except Exception:  # Spark reports the error when it runs the statement
         return None
 
 
@@ -184,7 +184,7 @@ def _plan_statement(
 
 
 def _raise_spark_error(text: SqlText, context: _SparkPlanning) -> None:
-    """Raise Spark's own error where Spark cannot parse ``text`` either: it knows best what is wrong."""
+    """Raise Spark's own syntax error if Spark cannot parse ``text`` either, as it is more precise."""
     if text.starts_with("BEGIN"):
         return
     try:
@@ -195,7 +195,7 @@ def _raise_spark_error(text: SqlText, context: _SparkPlanning) -> None:
 
 
 class _SparkPlanning(Context):
-    """What the planner asks for one statement over a scope; Spark is asked each thing once."""
+    """The planner's interface to one statement's scope; answers of Spark are memoized."""
 
     few_rows = False
     line = 1
@@ -258,7 +258,7 @@ class _SparkPlanning(Context):
         return self._scope.state.invalidations.of(table, seconds)
 
     def _analysed_frame(self, sql: str) -> DataFrame:
-        """What tells the types of keys of a left side, its cost, and whether it is a stream."""
+        """An analysed frame, used for key types of a left side, its cost, and whether it is a stream."""
         sql = sql.strip()
         if sql not in self._frames:
             self._frames[sql] = self._scope.sql(sql, self._args)
@@ -272,7 +272,7 @@ class _SparkPlanning(Context):
         if sql not in self._rows:
             try:
                 self._rows[sql] = self._scope.state.costs.of(self._analysed_frame(sql))
-            except Exception:  # Spark cannot tell it of a part of the statement by itself
+            except Exception:  # Spark cannot analyse this part of the statement alone
                 self._rows[sql] = LeftRows(None, UNKNOWN)
         return self._rows[sql]
 
@@ -280,14 +280,14 @@ class _SparkPlanning(Context):
         if sql not in self._streams:
             try:
                 self._streams[sql] = bool(self._analysed_frame(sql).isStreaming)
-            except Exception:  # one that cannot stand by itself is in no stream
+            except Exception:  # a part that cannot be analysed alone is no stream
                 self._streams[sql] = False
         return self._streams[sql]
 
     def analysed_plan(self, sql: str) -> str:
         try:
             return analysed_plan(self._scope.explained(sql, self._args, "extended"))
-        except Exception:  # Spark cannot tell it by itself
+        except Exception:  # Spark cannot analyse it alone
             return ""
 
     def name_function(self, spec: LookupSpec, repeated: bool) -> str:

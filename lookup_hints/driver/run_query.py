@@ -1,4 +1,4 @@
-"""Running a planned query: its functions, its text, and whether what Spark gives is what was asked for."""
+"""Run a planned query: register its functions, run its text, and check the columns of the result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("lookup_hints")
 
 
 def run_query(prepared: Prepared, scope: StatementScope) -> DataFrame:
-    """The rows of a query, or of a statement that writes what one gives, by Spark."""
+    """Run a query, or a statement that writes the result of one; returns Spark's rows."""
     frame = _run_prepared(prepared, scope)
     if prepared.text.starts_with("CREATE") and mentions_lookup(prepared.text, scope.may_concern):
         scope.remember_view(prepared.text, prepared.args)
@@ -52,7 +52,7 @@ def _run_prepared(prepared: Prepared, scope: StatementScope) -> DataFrame:
             has_rows = not (isinstance(prepared.args, Immediate) and prepared.args.into)
             return _rename_to_written(planned, frame) if has_rows else frame
         if planned.output is not None:
-            # Before it writes: what it would write must be what the user's text says.
+            # Before it writes, check that it would write the columns of the user's text.
             _check_columns(planned, _analyse_query(planned, scope, prepared.args))
         return scope.sql(planned.sql, prepared.args)
     except Exception as error:
@@ -62,11 +62,11 @@ def _run_prepared(prepared: Prepared, scope: StatementScope) -> DataFrame:
 
 # Only Spark's refusal makes us plan again, so it costs nothing where all is well. (docs/decisions/0173)
 def check_taken(prepared: Prepared, scope: StatementScope) -> None:
-    """Let Spark analyse what a query becomes, whose functions are known to it.
+    """Let Spark analyse the rewritten query, after registering its functions.
 
     Raises:
-        NotTaken: Spark does not take it.
-        InternalError: it gives anything else than the user's would have given.
+        NotTaken: Spark rejects it.
+        InternalError: its columns differ from those of the user's query.
     """
     planned = prepared.plan
     if planned is not None and planned.output is not None:
@@ -127,7 +127,7 @@ def _rename_to_written(planned: LookupPlan, frame: DataFrame) -> DataFrame:
 
 
 def _check_columns(planned: LookupPlan, frame: DataFrame) -> None:
-    """What a statement writes must be what the user's would have written."""
+    """Check that a statement writes the same columns as the user's own."""
     renamed = _renamed_columns(planned, frame)
     if renamed:
         raise UnsupportedLookup(
@@ -159,7 +159,7 @@ def _renamed_columns(planned: LookupPlan, frame: DataFrame) -> list[str]:
 def _is_same_expression(found: str, wanted: str) -> bool:
     """Whether Spark's names of two expressions differ only in what a rewrite changes.
 
-    That is a column under a private name, or how often a subquery names the outer query.
+    These are private column names, and the number of outer references in a subquery.
     """
     subquery = "scalarsubquery("
     is_private = PRIVATE_PREFIX in found or HIDDEN_PREFIX in found
@@ -180,10 +180,10 @@ _OWN_FUNCTION_IN_ON = Problem(
 
 
 def refuse_own_functions(error: Exception) -> None:
-    """Say in the user's words what Spark says about text that the user did not write.
+    """Translate Spark's errors about the rewritten text into terms of the user's text.
 
     Raises:
-        UnsupportedLookup: a function of the user's own stands where Spark cannot call it.
+        UnsupportedLookup: a user's function is at a place where Spark cannot call it.
     """
     if _OWN_FUNCTION.search(str(error)):
         raise UnsupportedLookup(_OWN_FUNCTION_IN_ON) from error
@@ -210,7 +210,7 @@ def refuse_unknown_table(error: Exception, scope: StatementScope) -> None:
 
 
 def not_taken(error: Exception) -> UnsupportedLookup:
-    """What to say when Spark took the user's text, and does not take the text that it became."""
+    """The error for a text that Spark accepts as the user wrote it, but not as rewritten."""
     shared = _SHARED_COLUMN.search(str(error))
     if shared is not None:
         column = shared[1]
@@ -232,7 +232,7 @@ def not_taken(error: Exception) -> UnsupportedLookup:
 
 
 def refuse_functions_in_lambdas(planned: LookupPlan, args: Args, scope: StatementScope) -> None:
-    """Find what Spark before 4.0 finds when it runs: that a lambda calls a function of the user's own."""
+    """Refuse lambdas that call a user's function; Spark before 4.0 would fail only at run time."""
     sql = planned.query or planned.sql
     if ROW not in sql or spark_version(scope.spark) >= (4, 0):
         return

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-# What Spark's EXPLAIN says of a statement that it would refuse.
+# Spark's EXPLAIN of a statement that it would refuse begins so.
 _REFUSED = "Error occurred during query planning"
 
 
@@ -92,7 +92,7 @@ class Statements:
         return self._attempt(prepared, lambda each: self._explain_attempt(each, mode))
 
     def _attempt(self, prepared: Prepared, use: Callable[[Prepared], Answer]) -> Answer:
-        """What ``use`` gives of the first attempt at the statement that goes through."""
+        """The result of ``use`` for the first attempt at the statement that succeeds."""
 
         def read(reason: str) -> Answer | None:
             whole = prepare(prepared.text, prepared.args, self.scope, line=prepared.line, read_because=reason)
@@ -130,7 +130,7 @@ class Statements:
         return PlanText(shown)
 
     def invalidate(self, name: str, keys: Iterable[Any] | DataFrame | None = None) -> None:
-        """Invalidate what is remembered of the table of that name."""
+        """Invalidate the cached answers of the table of that name."""
         table = self.scope.table(name)
         if keys is None:
             self.scope.state.invalidations.invalidate(table)
@@ -188,9 +188,9 @@ def start_stream(prepared: Prepared, insert: StreamInsert, scope: StatementScope
 
 
 def is_stream(refused: Prepared, scope: StatementScope) -> bool:
-    """Whether a statement that Spark has refused is an INSERT that a stream alone can run.
+    """Whether a statement that Spark refused is an INSERT that only a stream can run.
 
-    Its text does not say so: it reads a view of a stream, or writes to what takes nothing else.
+    Its text does not show it: it reads a view of a stream, or writes to a sink that accepts only streams.
     """
     if not (isinstance(refused.statement, SparkStatement) and refused.statement.words[:1] == ("INSERT",)):
         return False
@@ -201,12 +201,12 @@ def _reads_stream(refused: Prepared, scope: StatementScope) -> bool:
     try:
         query = _query_of(refused.text) if refused.plan is None else refused.plan.query
         return query is not None and scope.sql(query, refused.args).isStreaming
-    except Exception:  # what was refused is told, not what comes of asking
+    except Exception:  # report the original error, not the one of this probe
         return False
 
 
 def _query_of(text: SqlText) -> str | None:
-    """The query of an INSERT, also of one that says what no stream can do."""
+    """The query of an INSERT, also if the INSERT has clauses that no stream supports."""
     try:
         return read_insert(text).query
     except QueryError:
@@ -225,7 +225,7 @@ def _writes_to_streams_only(text: SqlText, scope: StatementScope) -> bool:
 
 
 def run_ddl(ddl: Ddl, scope: StatementScope) -> DataFrame:
-    """Run a statement about lookup tables; the rows are those of Spark for the same words."""
+    """Run a DDL statement about lookup tables; returns the rows that Spark would for its own tables."""
     catalog = scope.state.catalog
     if isinstance(ddl, CreateLookupTable):
         catalog.create(ddl, scope.conf)
@@ -250,7 +250,7 @@ def run_ddl(ddl: Ddl, scope: StatementScope) -> DataFrame:
 
 
 def _drop_table(ddl: DropTable, scope: StatementScope) -> None:
-    """Forget a table. With the word TEMPORARY, that of Spark's own too: Spark has no such statement."""
+    """Drop a lookup table, or else Spark's temporary view of that name: Spark has no DROP TEMPORARY TABLE."""
     if scope.state.catalog.find(ddl.name) is not None:
         scope.state.catalog.drop(ddl.name)
     elif not scope.spark.catalog.dropTempView(ddl.name) and not ddl.if_exists:
@@ -304,7 +304,7 @@ MetricsByName = Mapping[LookupName, LookupMetrics]
 def measured(
     plan: LookupPlan | None, before: MetricsByName, after: MetricsByName
 ) -> dict[LookupName, Measured]:
-    """What each lookup of ``plan`` counted between two looks at the session's metrics."""
+    """The counts of each lookup of ``plan`` between two snapshots of the session's metrics."""
     none = LookupMetrics()
     found = {}
     for join in () if plan is None else plan.joins:
@@ -321,7 +321,7 @@ def run_to_its_end(frame: DataFrame) -> None:
 
 
 def explain_analyze(statements: Statements, prepared: Prepared) -> str:
-    """Run a statement, and give its plan with what each lookup counted.
+    """Run a statement, and return its plan with the counts of each lookup.
 
     Raises:
         QueryError: it has no lookup join, or is a streaming query.
@@ -350,7 +350,7 @@ def explain_analyze(statements: Statements, prepared: Prepared) -> str:
 def analyzed(
     plan: LookupPlan, lookups: Mapping[LookupName, Measured], seconds: float, first_line: int = 1
 ) -> str:
-    """The plan with the figures of its lookups; the first line says what mattered."""
+    """The plan with the figures of its lookups; the first line names what took the time."""
     figures = {name: tuple(facts_of(each)) for name, each in lookups.items() if each.counts.tasks}
     mattered = what_mattered(lookups, seconds)
     head = f"{seconds_text(seconds)}; {mattered}" if mattered else seconds_text(seconds)

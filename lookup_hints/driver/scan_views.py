@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("lookup_hints")
 
 PARTITIONING_SECONDS = 1.0
-"""A source that takes longer to tell its parts is read by one task."""
+"""A source that takes longer to split into parts is read by one task."""
 
 
 def create_scan_view(spark: SparkSession, scan: TableScan) -> None:
@@ -52,7 +52,7 @@ def parts_of(connector: Connector, wanted: int, seconds: float = PARTITIONING_SE
     try:
         parts = call_with_timeout(lambda: connector.partitions(wanted), seconds, "partitions")
         return parts or ("",)
-    except Exception as error:  # a worker reads the table, and says what is wrong if that fails, too
+    except Exception as error:  # one worker then reads the table, and reports its own error if that fails
         _log.warning(
             "Table %s is read by one task: its parts cannot be known here (%s). 'lookup.scan.partitions' ="
             " '1' in WITH says that this is meant.",

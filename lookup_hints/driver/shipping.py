@@ -1,8 +1,8 @@
-"""What a function needs on a worker, said clearly where it is missing.
+"""Check that a worker has the packages of a function, with a clear error if one is missing.
 
-A worker that lacks this package cannot even read a function that names it. So what Spark ships is a small
-function that travels with its code and names nothing of ours; it looks at the worker, and then reads the
-real one, which it carries as bytes.
+A worker without this package cannot even unpickle a function that refers to it. So Spark ships a small
+function that is pickled by value and refers to nothing of ours. It checks the worker, and then unpickles
+the real function, which it carries as bytes.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _HOW = (
     " spark.sparkContext.addPyFile(...), on Spark Connect spark.addArtifacts(..., pyfile=True). Or"
     f" {_ANOTHER_PYTHON}"
 )
-# What is compiled cannot be shipped so.
+# Compiled packages cannot be shipped this way.
 _HOW_COMPILED = f" Install it for that Python on every worker, or {_ANOTHER_PYTHON}"
 
 
 class _Carried:
-    """Bytes that are read by a call of ``opened``, before Spark looks for what it needs itself."""
+    """Pickled bytes that ``opened`` loads, before Spark looks for its own dependencies."""
 
     def __init__(self, opened: Callable[[bytes], bytes], carried: bytes) -> None:
         self._opened, self._carried = opened, carried
@@ -51,16 +51,16 @@ class _Carried:
 # By value, as a function that names our module cannot even be unpickled on a worker without it; this one
 # checks first and says so. (docs/decisions/0042)
 def shipped(function: Batches, packages: tuple[str, ...] = ("pyarrow",), install_tip: str = "") -> Batches:
-    """``function`` in a form that every worker can read, and that says what a worker lacks.
+    """``function`` in a form that every worker can unpickle, and that reports missing packages.
 
-    Called on the driver. The annotations are those of ``function``; ``strip_annotations`` before Spark
-    pickles it: they name modules.
+    Called on the driver. It keeps the annotations of ``function``: call ``strip_annotations`` before Spark
+    pickles it, as they refer to modules.
     """
     ours, driver = __version__, sys.executable
     how, how_compiled = _HOW.format(driver=driver), _HOW_COMPILED.format(driver=driver)
     made_with = f"lookup_hints {ours}, Python {platform.python_version()}, pyarrow {pa.__version__}"
 
-    # The functions below travel by value: whatever they use is imported inside, or comes with them.
+    # The functions below are pickled by value: they import inside, or carry, everything they use.
 
     def here() -> str:
         import socket
@@ -70,9 +70,9 @@ def shipped(function: Batches, packages: tuple[str, ...] = ("pyarrow",), install
         return f"The Spark worker on {socket.gethostname()} (Python {version}, {sys.executable})"
 
     def hide_traceback() -> None:
-        """Let Spark pass on what fails now without the stack before it; that is in the worker's log.
+        """Let Spark report the next failure without its stack trace, which is in the worker's log.
 
-        A worker ends with its failure, so what is set here holds for nothing else.
+        A worker ends with its failure, so this setting affects nothing else.
         """
         import sys
 

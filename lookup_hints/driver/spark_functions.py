@@ -35,7 +35,7 @@ def transport_for(requested: str) -> str:
 
 
 def wrapping_for(transport: str) -> Callable[[pa.DataType], tuple[str, str]]:
-    """What is written before and after a key of a type, so that ``transport`` carries all of its values."""
+    """Text to write before and after a key of a type, so that ``transport`` carries all of its values."""
     if transport == "arrow":
         return lambda _: ("", "")
     from lookup_hints.worker.pandas_worker import wrapping
@@ -44,7 +44,7 @@ def wrapping_for(transport: str) -> Callable[[pa.DataType], tuple[str, str]]:
 
 
 def spark_function(spec: LookupSpec, report: Report | None, transport: str) -> Any:
-    """The function of Spark's that runs ``spec`` on the workers, and reports what they count."""
+    """The Spark function that runs ``spec`` on the workers, and reports their counts."""
     make = _make_arrow_function if transport == "arrow" else _make_pandas_function
     return make(spec, report)
 
@@ -66,7 +66,7 @@ def _make_pandas_function(spec: LookupSpec, report: Report | None) -> Any:
 
 
 def _make_udf(make: Any, function: Batches, spec: LookupSpec, packages: tuple[str, ...]) -> Any:
-    """A function of Spark's; ``make`` (without a type: it wants the kind said) reads the annotations."""
+    """A Spark function; ``make`` reads the annotations, so it gets no explicit function type."""
     stub = shipped(function, packages, install_tip(spec.connector))
     made = make(stub, spark_type(pa.list_(spec.row_type)))
     strip_annotations(stub)
@@ -91,7 +91,7 @@ _TYPES = {
 
 
 def spark_type(kind: pa.DataType) -> DataType:
-    """The type that ``sql_type`` writes. PySpark has what is written parsed by the JVM, for each function."""
+    """The Spark type of ``kind``, made without the JVM, which PySpark would call for a type as text."""
     from pyspark.sql import types
 
     if pa.types.is_decimal(kind):

@@ -1,4 +1,4 @@
-"""What a statement runs over: the Spark session, and the tables, frames and hints that its text may name."""
+"""The scope of a statement: the Spark session, and the tables, frames and hints that its text may use."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Args = Mapping[str, Any] | Sequence[Any] | Immediate | None
 
 @dataclass(frozen=True)
 class SessionState:
-    """What a session has, whatever statement it runs."""
+    """The state of a session that all its statements share."""
 
     functions: Functions
     streams: Streams
@@ -71,7 +71,7 @@ def state_of(spark: SparkSession) -> SessionState:
 def _new_state(spark: SparkSession) -> SessionState:
     run_the_drivers_python(spark)
     catch_interrupts()
-    # Read once, before any statement: what a session sets later does not count.
+    # Read once, before any statement, so that a session cannot change it.
     policy = policy_of(spark)
     functions = Functions(spark)
     streams = Streams(spark, functions.metrics_of_batch, functions.fetched_metrics_of_batch)
@@ -82,14 +82,14 @@ def _new_state(spark: SparkSession) -> SessionState:
 # statement. (docs/decisions/0181)
 @dataclass(frozen=True)
 class StatementScope:
-    """What one statement runs over.
+    """The scope of one statement.
 
     Args:
         spark: the session.
-        state: what it has: lookup tables, functions, streams, views.
-        frames: DataFrames, by the names that stand in braces for ``spark.sql``.
-        connectors: lookup tables that stand in no catalog, by their names in lower case.
-        hints: LOOKUP hints beside those of the text.
+        state: the session's lookup tables, functions, streams and views.
+        frames: DataFrames, by their names in braces as for ``spark.sql``.
+        connectors: lookup tables outside of the catalog, by their names in lower case.
+        hints: LOOKUP hints in addition to those of the text.
     """
 
     spark: SparkSession
@@ -124,7 +124,7 @@ class StatementScope:
         return self.find(name) is not None or self.state.views.knows(name)
 
     def find_view(self, name: str) -> LookThrough | None:
-        """What the view of that name sees, where it is one lookup table seen through a query."""
+        """The query over one lookup table that the view of that name is; None for other views."""
         if not self.state.views.knows(name) or name in self.frames:
             return None
         return self.state.views.find(name, self._rows_of, case_sensitive=self._is_case_sensitive)
@@ -143,7 +143,7 @@ class StatementScope:
         if found is None:
             return
         if args or "${" in text:
-            # The view keeps the values that the statement had; its text would take those of later statements.
+            # The view keeps the parameter values of its statement; its text would use later ones.
             found = replace(found, through=None)
         self.state.views.remember(found, self._rows_of)
 
@@ -181,12 +181,12 @@ class StatementScope:
         return original(self.spark, text, args) if args else original(self.spark, text)
 
     def value_of(self, expression: str, args: Args = None) -> object:
-        """The value of a constant expression; raises what Spark says of one that has none."""
+        """The value of a constant expression; raises Spark's error if it has none."""
         value: object = self.sql(f"SELECT {expression}", args).collect()[0][0]
         return value
 
     def explained(self, text: str, args: Args, mode: str) -> str:
-        """What Spark's own EXPLAIN says."""
+        """The text of Spark's own EXPLAIN."""
         row = self.sql(f"EXPLAIN {mode.upper()} {text.rstrip().rstrip(';')}", args).collect()[0]
         return str(row[0])
 
@@ -216,7 +216,7 @@ class StatementScope:
             return False
 
     def timestamp_of(self, text: SqlText) -> pa.DataType:
-        """The type that TIMESTAMP is in this session, if ``text`` may create a table with such a column."""
+        """The meaning of TIMESTAMP in this session, read only if ``text`` may create a table with one."""
         lower = text.lower()
         may_say_it = "create" in lower and "timestamp" in lower
         if may_say_it and {"create", "timestamp"} <= {piece.text.lower() for piece in text.pieces}:
@@ -224,7 +224,7 @@ class StatementScope:
         return TIMESTAMP
 
     def _value_of(self, reference: str) -> str | None:
-        """What Spark puts in place of ``${name}``: the end of the name of a column that is called so."""
+        """The value that Spark substitutes for ``${name}``, read from the name of a column made with it."""
         for opening, quote in (("1 AS ", "`"), ("r", "'"), ("r", '"')):  # the value may hold quotes
             with suppress(Exception):
                 name = self.sql(f"SELECT {opening}{quote}={reference}{quote}").columns[0]
@@ -235,7 +235,7 @@ class StatementScope:
         return (self.conf(key) or "false").lower() == "true"
 
     def settings(self) -> Conf:
-        """What ``conf`` says of one statement: all is asked for at once, as each key is a round trip."""
+        """The configuration for one statement, fetched at once, as each key would be a round trip."""
         found: dict[str, str] | None
         if is_connect(self.spark):
             found = getattr(self.spark.conf, "getAll", None)  # new in Spark 4.0

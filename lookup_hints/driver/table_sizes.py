@@ -1,4 +1,4 @@
-"""How large the lookup tables of a session are: asked on the driver, in a second or not at all."""
+"""The sizes of a session's lookup tables, requested from the driver within a second."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ASKING_SECONDS = 1.0
-"""A source that takes longer to say how large its table is has said nothing."""
+"""A source that takes longer counts as not knowing the size."""
 
 REMEMBERED_SECONDS = 60.0
 """For so long a notebook that runs one statement after the other asks for the size of a table once."""
@@ -38,14 +38,14 @@ class _RememberedSize:
 
 
 class TableSizes:
-    """The sizes of tables, each remembered for a minute; one that is exact is asked for each time."""
+    """The sizes of tables, cached for a minute each; exact sizes are requested each time."""
 
     def __init__(self, seconds: float = ASKING_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds, self._clock = seconds, clock
         self._told: dict[str, _RememberedSize] = {}
 
     def of(self, connector: Connector) -> TableSize:
-        """The size of the table of ``connector``; without rows, and with the reason, where nobody says it."""
+        """The size of the table of ``connector``; if unknown, without rows and with the reason."""
         if not isinstance(connector, Statistics):
             return TableSize(None, source=f"connector {connector.table.connector!r} has no statistics")
         table, now = connector.table, self._clock()
@@ -64,7 +64,7 @@ class TableSizes:
         except TimeoutError:
             return TableSize(None, source=f"the source did not say it within {self._seconds:g} s")
         except Exception as error:
-            # Its text may hold anything; the type of what went wrong below says enough.
+            # The error's text may hold secrets; the type of its cause is enough.
             why = type(error.__cause__ or error).__name__
             return TableSize(None, source=f"the source did not say it ({why})")
 
@@ -76,7 +76,7 @@ MOST_FILES = 100
 """To open this many files on the driver's disk takes a tenth of a second."""
 
 MOST_CHUNKS = 5000
-"""Of so many columns of row groups footers are read in some tens of milliseconds; of more, rows alone."""
+"""Footers of this many column chunks are read in tens of milliseconds; beyond it only rows are counted."""
 
 MOST_BYTES = 4 * 2**30
 """Larger tables have enough rows at one for each KiB, and may have more files than should be listed."""
@@ -87,13 +87,13 @@ _WIDTHS |= {"bigint": 8, "double": 8, "timestamp_ntz": 8, "timestamp": 12}
 """The most bytes of a value in a file of columns, which compression makes fewer; other types have no most."""
 
 _ENTRY_BYTES = {"INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 5}
-# Numbers in a dictionary are hardly ever compressed to less than one in so many bytes.
+# Numbers in a dictionary are hardly ever compressed by more than this factor.
 _COMPRESSED = 4
 
 _ANALYSED = re.compile(r"\b(\d+) rows\b")
 
 
-# Figures of EXPLAIN COST are upper bounds; only what is certain decides. (docs/decisions/0153)
+# Figures of EXPLAIN COST are upper bounds; only lower bounds may decide. (docs/decisions/0153)
 class LeftCosts:
     """The rows of left sides, each remembered for a minute under the hash of Spark's analysed plan.
 
@@ -122,7 +122,7 @@ def least_rows(query: DataFrame) -> LeftRows:
 
 
 def _rows_of_files(query: DataFrame, files: Mapping[str, float], relation: str) -> LeftRows | None:
-    """The rows of one of the ``files`` of a query: by footers, or by what the catalog says of its table."""
+    """The rows of one of the ``files`` of a query, from footers or from the catalog's statistics."""
     if len(files) == 1 and relation.endswith(" parquet") and files[relation] <= MOST_BYTES:
         counted = _rows_of_footers(query.inputFiles())
         if counted is not None:
@@ -170,7 +170,7 @@ def _range_of_integers(chunks: Sequence[Any]) -> int | None:
 
 
 def _dictionary_entries(chunks: Sequence[Any]) -> int | None:
-    """The entries of a column's dictionaries, by their bytes; None where values stand outside of them."""
+    """Upper bound of a column's dictionary entries, by their bytes; None if values are outside of them."""
     if not all("PLAIN_DICTIONARY" in each.encodings and "PLAIN" not in each.encodings for each in chunks):
         return None
     width = _ENTRY_BYTES.get(chunks[0].physical_type, 1)
@@ -179,7 +179,7 @@ def _dictionary_entries(chunks: Sequence[Any]) -> int | None:
 
 
 def _rows_of_table(query: DataFrame, table: str, relation: str, size: float) -> LeftRows | None:
-    """What ANALYZE TABLE counted, which Spark looks at by a setting only; else what so many bytes hold."""
+    """Rows by ANALYZE TABLE, which Spark itself uses only if configured; else estimated from the bytes."""
     name = ".".join(f"`{part}`" for part in table.split("."))
     try:
         described = query.sparkSession.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
@@ -199,10 +199,10 @@ def _rows_of_table(query: DataFrame, table: str, relation: str, size: float) -> 
 # From DataFrame.explain, which prints: the SQL command makes Spark plan and run two more queries.
 # (docs/decisions/0153)
 def explained_cost(query: DataFrame) -> str:
-    """What EXPLAIN COST says of ``query``; nothing where PySpark's ``explain`` is not as it was.
+    """The text of EXPLAIN COST of ``query``; empty if PySpark's ``explain`` has changed.
 
-    ``DataFrame.explain`` prints it. As a command, EXPLAIN makes Spark plan and run two more queries. So the
-    function is called with a ``print`` of its own, and what others print goes where it did.
+    ``DataFrame.explain`` prints it, and EXPLAIN as a command makes Spark plan and run two more queries. So
+    the function is called with a ``print`` of its own; output of other threads is not captured.
     """
     explain = unwrap(type(query).explain)
     if not isinstance(explain, FunctionType) or "print" not in explain.__code__.co_names:

@@ -1,8 +1,8 @@
-"""Temporary views over lookup tables: what each sees, as long as Spark's view of that name is still the same.
+"""Temporary views over lookup tables, valid as long as Spark's view of that name is unchanged.
 
-Spark knows such a view as one that reads the whole table. To ask by key instead, a session remembers what
-the view was made of. Views are also dropped and replaced where nobody tells us, so at each use Spark's own
-plan of the view must be what it was when the view was made.
+To Spark such a view reads the whole table. To look up by key instead, the session keeps the definition of the
+view. Views can be dropped and replaced without our notice, so at each use Spark's plan of the view must equal
+the plan at its creation.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.sql_text import SqlText
 
 RunSpark = Callable[[str], Sequence[Sequence[str]]]
-"""The rows of a statement that Spark itself runs; raises what Spark says."""
+"""Runs a statement in Spark itself and returns its rows; raises Spark's errors."""
 
 _NUMBER = re.compile(r"#\d+")
-# Settings that say how a query runs, not what it means: Spark's `ViewHelper` keeps none with a view.
+# Settings about how a query runs, not what it means: Spark's `ViewHelper` does not keep them with a view.
 _HOW_ONLY = tuple(
     f"spark.sql.{part}." for part in ("adaptive", "codegen", "execution", "optimizer", "shuffle")
 )
@@ -33,9 +33,9 @@ _HOW_ONLY = tuple(
 # (docs/decisions/0152)
 @dataclass(frozen=True)
 class Definition:
-    """A statement that makes a temporary view: its name, and what its query sees where that is one table.
+    """A statement that creates a temporary view: its name, and its query if that is over one lookup table.
 
-    ``reads_lookups`` says whether it reads a lookup table, however.
+    ``reads_lookups``: whether it reads a lookup table in any way.
     """
 
     name: str
@@ -50,14 +50,14 @@ class LookupViews:
 
     def __init__(self) -> None:
         self._views: dict[str, tuple[Definition, str]] = {}
-        """By name in lower case, with what each has meant when it was made."""
+        """By name in lower case, with Spark's plan at creation."""
 
     def knows(self, name: str) -> bool:
-        """Whether such a view of that name was made, whatever became of it."""
+        """Whether such a view was created under that name, even if it was dropped since."""
         return name.lower() in self._views
 
     def remember(self, made: Definition, rows: RunSpark) -> None:
-        """Keep what a view sees that Spark has just made; a view of its name that was there is gone."""
+        """Store the definition of a view that Spark has just created, replacing any of the same name."""
         self._views.pop(made.name.lower(), None)
         if made.reads_lookups:
             meaning = _current_meaning(made.name, rows)
@@ -65,7 +65,7 @@ class LookupViews:
                 self._views[made.name.lower()] = made, meaning
 
     def find(self, name: str, rows: RunSpark, *, case_sensitive: bool) -> LookThrough | None:
-        """What the view of that name sees; None where that is no one table, or it is another view by now."""
+        """The view as a query over one lookup table; None if it is more than that, or was replaced since."""
         made, _ = self._views.get(name.lower(), (None, ""))
         if made is None or made.through is None:
             return None
@@ -102,7 +102,7 @@ def view_definition(
     try:
         statement.queries = query_parts(statement)
         found = ViewResolver(statement, find_view, case_sensitive).of_query(statement.structure.queries[0])
-        # The places of its hints are those of another text.
+        # The places of its hints belong to another text.
         through = None if found is None else replace(found, hinted=())
         reads_lookups = statement.reads_lookups
     except UnsupportedLookup:
@@ -113,7 +113,7 @@ def view_definition(
 
 
 def _with_view_names(statement: Statement, at: int, through: LookThrough) -> LookThrough | None:
-    """``through`` with the names that the view gives its columns; None where more than names stand there."""
+    """``through`` with the view's own column names; None if its column list holds more than names."""
     tokens = statement.tokens
     closing = tokens.closing(at) if tokens.is_symbol(at, "(") else at
     names = statement.pieces[at + 1 : closing : 2]
@@ -126,7 +126,7 @@ def _with_view_names(statement: Statement, at: int, through: LookThrough) -> Loo
 
 
 def _current_meaning(name: str, rows: RunSpark) -> str | None:
-    """What a view means now: Spark's plan of it and the settings it depends on; None if there is no view."""
+    """Spark's current plan of a view and the settings it depends on; None if there is no view."""
     try:
         text = rows(f"EXPLAIN EXTENDED SELECT * FROM {quoted(name)}")[0][0]  # noqa: S608 (a quoted name)
     except Exception:
@@ -136,7 +136,7 @@ def _current_meaning(name: str, rows: RunSpark) -> str | None:
 
 
 def analysed_plan(explained: str) -> str:
-    """The analysed plan in what EXPLAIN EXTENDED says."""
+    """The analysed plan within the text of EXPLAIN EXTENDED."""
     _, _, analysed = explained.partition("== Analyzed Logical Plan ==")
     return analysed.partition("== Optimized Logical Plan ==")[0]
 

@@ -52,7 +52,7 @@ def mentions_lookup(text: SqlText, is_lookup: Callable[[str], object]) -> bool:
 
 
 def surely_uses_lookup(text: SqlText, find_table: FindTable) -> bool:
-    """Whether a lookup table's name stands where only a relation can: not a column or schema of its name."""
+    """Whether a lookup table's name occurs where only a relation can be, not a column or schema."""
     return any(True for _ in sure_uses(Statement(text, find_table)))
 
 
@@ -62,9 +62,9 @@ def plan(text: SqlText, hints: tuple[LookupHint, ...], context: Context) -> Look
 
     Raises:
         HintError: a hint names no lookup join of its query block.
-        UnsupportedLookup: a lookup table stands where it cannot; names the join and the reason.
+        UnsupportedLookup: a lookup table is used in an unsupported way; names the join and the reason.
         OptionError: a bad value in a table's or the session's lookup options.
-        Exception: what Spark's analysis says about the user's statement.
+        Exception: the error of Spark's analysis of the user's statement.
     """
     statement = Statement(text, context.find_table, context.is_lookup_view)
     try:
@@ -86,14 +86,14 @@ def plan(text: SqlText, hints: tuple[LookupHint, ...], context: Context) -> Look
     return replace(planned, output=output, notes=(*notes, *planned.notes), warnings=tuple(warnings))
 
 
-# --- what is decided --------------------------------------------------------------------------------
+# --- decisions --------------------------------------------------------------------------------------
 
 
 def _starting_decisions(facts: Facts) -> Decisions:
-    """What is settled before anything is found: all is looked through; or all is read, where it must be.
+    """The starting decisions: look through every view, or read every table if ``read_because`` is set.
 
     Raises:
-        UnsupportedLookup: the source of one cannot be read, or the user wants it to be asked.
+        UnsupportedLookup: a table's source cannot be read whole, or the user requires a lookup.
     """
     reason = facts.context.read_because
     if not reason:
@@ -108,14 +108,14 @@ def _starting_decisions(facts: Facts) -> Decisions:
 
 
 def _plan_in_rounds(facts: Facts, settled: Decisions) -> LookupPlan:
-    """What each use does, and the text that says so: found, decided, written; again where one settles more.
+    """Plan in rounds: find joins, decide, write; repeat whenever a refusal settles another use.
 
-    Of each use three things can be settled: that it is read, that no constants are asked for instead, and
-    that it is not looked through. Each round settles one of them at least, so that the rounds are bounded.
+    Three things can be settled for a use: that it is read whole, that it does not become a lookup of listed
+    constants, and that it is not looked through. Each round settles at least one, so the rounds are bounded.
 
     Raises:
-        UnsupportedLookup: a table can be neither asked nor read: the first reason that there was.
-        QueryError: hints or options say what cannot be.
+        UnsupportedLookup: a table can be neither looked up nor read; gives the first reason found.
+        QueryError: invalid hints or options.
     """
     first: UnsupportedLookup | None = None
     for _ in range(1 + 3 * len((*facts.statement.uses, *facts.looked_through))):
@@ -147,13 +147,13 @@ def _plan_in_rounds(facts: Facts, settled: Decisions) -> LookupPlan:
 def _decisions_after_refusal(
     facts: Facts, settled: Decisions, refusal: UnsupportedLookup
 ) -> Decisions | None:
-    """What a refusal settles: a table is read, or not looked through to; None: the user is told."""
+    """The decisions after a refusal: read the table, or do not look through to it. None: raise it."""
     if isinstance(refusal, NotReadEither):
         return None
     dropped = set(settled.looked_through)
     if isinstance(refusal, CannotBeAsked):
         use = refusal.use
-        if use.through is None and use in settled.read:  # it was to be asked for a list of constants then
+        if use.through is None and use in settled.read:  # so the refused join was a lookup of constants
             return settled.without_list({use})
         if use.through is None:
             decision = AccessDecision(reads=True, reason=refusal.reason)
@@ -167,7 +167,7 @@ def _decisions_after_refusal(
 def _write_plan(
     facts: Facts, found: FoundJoins, access: dict[LookupUse, AccessDecision]
 ) -> LookupPlan | UnsupportedLookup:
-    """The plan; or why a join cannot be what was found, or a table may not be read."""
+    """The plan; or the refusal of a join that cannot be completed, or of a table that must not be read."""
     statement, conf, notes = facts.statement, facts.context.conf, list[str]()
     try:
         joins = completed(facts, found.joins, access)
@@ -195,14 +195,14 @@ def _write_plan(
     )
 
 
-# --- what is wrong with a statement -----------------------------------------------------------------
+# --- checks of a statement --------------------------------------------------------------------------
 
 
 def _check_hints(facts: Facts, found: FoundJoins) -> None:
-    """Each hint names a lookup join of its query block, or what is read because the user lets it be.
+    """Check that each hint names a lookup join of its query block, or a table that is read on request.
 
     Raises:
-        HintError: one names none.
+        HintError: a hint names none.
     """
     hintable = [*(join.use for join in found.joins), *found.settled.chosen]
     for use in found.scans:
@@ -235,7 +235,7 @@ def _unmatched_hint(hint: LookupHint, facts: Facts, found: FoundJoins) -> Proble
 
 
 def _check_names_were_read(statement: Statement) -> None:
-    """A lookup table's name that stands where a relation does must have been read as one."""
+    """Check that each name of a lookup table in a relation's place was read as a relation."""
     read = {relation.name_at for _, relation in statement.structure.relations}
     read |= {use.index for use in statement.uses}
     for index, piece in enumerate(statement.pieces):

@@ -1,4 +1,4 @@
-"""What the planner asks the session for."""
+"""The planner's interface to the session."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Context(Protocol):
 
     @property
     def read_because(self) -> str:
-        """Why all tables are read whole, where nothing may be asked; else empty."""
+        """Why all tables must be read whole; empty if lookups are allowed."""
         return ""
 
     def conf(self, key: str) -> str | None:
@@ -54,7 +54,7 @@ class Context(Protocol):
         ...
 
     def find_view(self, name: str) -> LookThrough | None:
-        """What a view sees, where it is one lookup table seen through a query."""
+        """The query over one lookup table that a view is; None for other views."""
         return None
 
     def is_lookup_view(self, name: str) -> bool:
@@ -70,16 +70,16 @@ class Context(Protocol):
         return TableSize(None, source="nothing was asked")
 
     def invalidations(self, table: LookupTable, seconds: float) -> tuple[Invalidation, ...]:
-        """What was invalidated of a table, in the last seconds."""
+        """The invalidations of a table in the last ``seconds``."""
         return ()
 
     # --- Spark -------------------------------------------------------------------------------------
 
     @property
     def analyse(self) -> Analyse | None:
-        """Names and types of what a query gives, by Spark's analysis, which raises Spark's own errors.
+        """A function that gives a query's output columns by Spark's analysis, and raises Spark's errors.
 
-        None plans without Spark: keys are then taken to have their column's type.
+        None means planning without Spark: keys are then assumed to have their column's type.
         """
         return None
 
@@ -92,21 +92,21 @@ class Context(Protocol):
         return False
 
     def analysed_plan(self, sql: str) -> str:
-        """Spark's analysed plan of a query, as EXPLAIN shows it; empty where it cannot be told."""
+        """Spark's analysed plan of a query, as EXPLAIN shows it; empty if unknown."""
         return ""
 
-    # --- what is written ---------------------------------------------------------------------------
+    # --- names and text of the rewritten statement -------------------------------------------------
 
     def name_function(self, spec: LookupSpec, repeated: bool) -> str:
-        """A name for a lookup function, from all that decides what it does."""
+        """A name for a lookup function, derived from everything that determines its result."""
         ...
 
     def name_scan(self, table: LookupTable, columns: tuple[str, ...], filters: tuple[Filter, ...]) -> str:
-        """A name for the relation that reads columns of a whole table, without what the filters leave out."""
+        """A name for the relation that reads these columns of a whole table, filtered."""
         ...
 
     def wrapping(self, kind: pa.DataType) -> tuple[str, str]:
-        """What to write before and after a key of a type, so that it reaches Python as it is."""
+        """Text to write before and after a key of this type, so that it reaches Python unchanged."""
         return "", ""
 
     def unwritable(self, folder: str) -> str | None:

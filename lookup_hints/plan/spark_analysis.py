@@ -1,7 +1,7 @@
 """Questions to Spark's own analysis: the user's text with an empty stub for each lookup table.
 
-Spark then finds unknown and ambiguous columns, with its own words, and says what columns the rewritten
-statement must give, what columns relations have, and what types keys are of.
+Spark then reports unknown and ambiguous columns with its own errors, and gives the output columns of the
+statement, the columns of relations, and the types of keys.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Analyse = Callable[[str], NamesAndTypes]
 
 @dataclass(frozen=True)
 class LeftSide:
-    """What the keys of a lookup join are computed from.
+    """The left side of a lookup join, which its keys are computed from.
 
     Args:
         at: the part of the text; None: the queries around the block, or nothing.
-        is_query: whether that is a query in pipe syntax; else it stands in a FROM.
+        is_query: whether that is a query in pipe syntax; else it is part of a FROM.
     """
 
     at: Cut | None
@@ -43,14 +43,14 @@ class LeftSide:
 
 @dataclass(frozen=True)
 class KeyQuestion:
-    """What types the keys of one lookup join have.
+    """The question to Spark about the key types of one lookup join.
 
     Args:
         use: the lookup table.
         home: the block whose rows are joined.
         keys: the keys.
-        left: what they are computed from.
-        value: what is compared with the ordered column, or the time of ``FOR SYSTEM_TIME AS OF``, if any.
+        left: the relations that they are computed from.
+        value: the value compared with the ordered column, or the time of ``FOR SYSTEM_TIME AS OF``, if any.
     """
 
     use: LookupUse
@@ -61,10 +61,10 @@ class KeyQuestion:
 
 
 class KeyTypeError(Exception):
-    """Spark cannot say what type ``part``, one of the keys of ``question`` or its time, has."""
+    """Spark cannot determine the type of ``part``: a key of ``question``, or its time."""
 
     def __init__(self, question: KeyQuestion, part: Fragment, problem: Exception) -> None:
-        # Its places and suggestions are those of a text that the user did not write.
+        # Spark's places and suggestions refer to a rewritten text, so they are cut off.
         super().__init__(_OF_ANOTHER_TEXT.split(str(problem).strip().partition("\n")[0])[0])
         self.question, self.part = question, part
 
@@ -85,9 +85,9 @@ class Analysis:
         *,
         takes_asof: bool = True,
     ) -> None:
-        """``variables`` are those of the SQL script around the queries, with their types.
+        """``variables``: the variables of the SQL script around the queries, with their types.
 
-        ``takes_asof``: whether Spark takes ASOF JOIN; what is asked by key is written without it anyway.
+        ``takes_asof``: whether Spark supports ASOF JOIN; lookups by key are written without it anyway.
         """
         self._takes_asof = takes_asof
         self.statement, self._analyse = statement, analyse
@@ -100,10 +100,10 @@ class Analysis:
         return self._analyse is not None
 
     def output(self) -> NamesAndTypes | None:
-        """What the statement, which is a query, gives.
+        """The output columns of the statement, which is a query.
 
         Raises:
-            Exception: what Spark says about the user's statement.
+            Exception: Spark's error about the user's statement.
         """
         if self._analyse is None:
             return None
@@ -122,7 +122,7 @@ class Analysis:
         return self._stubbed_text(self.statement.queries[0])
 
     def over_stubs(self) -> str:
-        """The whole statement over stubs: what Spark says of its columns is true of it."""
+        """The whole statement over stubs; it has the same columns as the original."""
         return self._stubbed_text(Cut(0, len(self.statement.text)))
 
     def _let_spark_parse(self, sql: str) -> None:
@@ -135,7 +135,7 @@ class Analysis:
                 raise error from None
 
     def columns_of(self, relation: Relation) -> tuple[str, ...] | None:
-        """The names of a relation's columns, or None where it does not stand by itself."""
+        """The names of a relation's columns; None if Spark cannot analyse the relation alone."""
         if self._analyse is None or relation.lateral:
             return None
         if relation not in self._columns:
@@ -143,13 +143,13 @@ class Analysis:
         return self._columns[relation]
 
     def _columns_asked(self, wanted: str, relation: Relation, alias: str = "") -> tuple[str, ...] | None:
-        """The names of what ``SELECT wanted FROM relation alias`` gives; None where Spark refuses it."""
+        """The column names of ``SELECT wanted FROM relation alias``; None if Spark refuses it."""
         rows = self._stubbed_text(self._place_of(relation))
         query = f"SELECT {wanted} FROM {rows}{alias}"  # noqa: S608 (the user's own text)
         return self._analysed_names(self._under_ctes(self._levels_around(relation), query))
 
     def has_hash(self, relation: Relation) -> bool:
-        """Whether Spark can tell a hash of its rows; of maps it cannot."""
+        """Whether Spark can hash its rows; it cannot hash maps."""
         return not relation.lateral and self._columns_asked("hash(*)", relation) is not None
 
     def has_hidden(self, relation: Relation, alias: str, name: str) -> bool:
@@ -187,13 +187,12 @@ class Analysis:
         return self._analysed_names(self.rows_of(block, left))
 
     def key_types(self, questions: Sequence[KeyQuestion]) -> list[list[str]]:
-        """The types of the left sides of keys, for each of ``questions``; asked all at once.
+        """The types of the left sides of keys for each of ``questions``, in one query.
 
-        The type of its value comes behind them. A time that chooses nothing is looked at too, so that Spark
-        finds a wrong name in it.
+        The type of ``value`` comes last. A time without effect is analysed too, so that wrong names show.
 
         Raises:
-            KeyTypeError: the first question that Spark cannot answer, as a key does not stand by itself.
+            KeyTypeError: Spark cannot analyse a key alone; names the first such question.
         """
         assert self._analyse is not None
         parts = [self._part_texts(self._wanted_fragments(question)) for question in questions]
@@ -228,7 +227,7 @@ class Analysis:
             raise KeyTypeError(question, part, error) from error
 
     def _types_of(self, question: KeyQuestion, parts: Sequence[Fragment]) -> list[str]:
-        """The types of ``parts``; raises what Spark says of the narrowest scope where it says so of all."""
+        """The types of ``parts``; if every scope fails, raises Spark's error for the narrowest."""
         assert self._analyse is not None
         problem: Exception | None = None
         for sql in self._key_texts(question, parts):
@@ -240,7 +239,7 @@ class Analysis:
         raise problem
 
     def _key_texts(self, question: KeyQuestion, parts: Sequence[Fragment]) -> Iterator[str]:
-        """Queries that give ``parts``, from the narrowest scope in which they may stand to wider ones."""
+        """Queries that select ``parts``, from the narrowest possible scope to wider ones."""
         use, home = question.use, question.home
         wanted = ", ".join(f"{text} AS k{number}" for number, text in enumerate(self._part_texts(parts)))
         left = question.left
@@ -294,7 +293,7 @@ class Analysis:
         try:
             return tuple(name for name, _ in self._analyse(sql))
         except Exception:
-            # Such as a LATERAL subquery: what it needs stands elsewhere.
+            # For example a LATERAL subquery, which refers to relations elsewhere.
             return None
 
     def _part_texts(self, parts: Sequence[Fragment]) -> list[str]:
@@ -323,7 +322,7 @@ class Analysis:
                 place, inner = self.statement.tokens.place, body
                 body = _keys_over(self._stubbed_text(place(around.source)), inner)
                 yield self._under_ctes(around.query.levels, body)
-                # What stands in ON may name the right side of a SEMI or ANTI join.
+                # Expressions in ON may name the right side of a SEMI or ANTI join.
                 each = [self._stubbed_text(place(relation)) for relation in around.relations]
                 yield self._under_ctes(around.query.levels, _keys_over(", ".join(each), inner))
             around = around.query.outer
@@ -368,7 +367,7 @@ def _edits_without_asof(statement: Statement) -> Iterator[Edit]:
         yield Edit(tokens.cut(word, word), ())
         first, last = tokens.indices(step.match)
         yield Edit(tokens.cut(first - 2, last + 1), ())
-        if tokens.is_word(last + 2, "ON"):  # so that Spark says what is wrong with the comparison
+        if tokens.is_word(last + 2, "ON"):  # so that Spark reports errors in the comparison
             yield Edit(tokens.cut(last + 2, last + 2), ("ON (", step.match, ") AND"))
 
 
@@ -395,7 +394,7 @@ def alias_text(statement: Statement, relation: Relation) -> str:
 
 
 def selected_instead(statement: Statement, use: LookupUse) -> list[Edit]:
-    """The edit that makes ``TABLE t`` a SELECT, where the use stands so."""
+    """The edit that turns ``TABLE t`` into a SELECT, if the use is written so."""
     source = use.block.source
     if source is None or not statement.tokens.is_word(source.at, "TABLE"):
         return []
@@ -422,7 +421,7 @@ def extended(rows: tuple[Fragment, ...], extensions: Sequence[Cut]) -> tuple[Fra
 
 
 def guarded(statement: Statement, use: LookupUse) -> Iterator[Edit]:
-    """The edits for a table in a CTE that nobody reads, as all its readers ask: to read it is an error."""
+    """Edits for a table in a CTE whose readers all look up by key instead: reading it becomes an error."""
     message = text_value(f"{use.table.name} is asked by key, and not read here")
     yield from _stub_of_use(statement, use, f"raise_error({message}) IS NOT NULL")
 
@@ -431,7 +430,7 @@ def guarded(statement: Statement, use: LookupUse) -> Iterator[Edit]:
 
 
 _PLACE = re.compile(r"(?P<before>; )?\bline (?P<line>\d+)(?P<comma>,?) pos (?P<column>\d+)")
-# Where PySpark's errors have what they say: those of the JVM, and those of Spark Connect.
+# Attributes with the text of PySpark's errors: those of the JVM, and those of Spark Connect.
 _HOLDING_TEXT = ("_desc", "_message")
 
 
@@ -457,7 +456,7 @@ def put_in_place(error: Exception, text: str, edits: Sequence[Edit], part: Cut) 
 def original_place(
     text: str, edits: Sequence[Edit], part: Cut, line: int, column: int
 ) -> tuple[int, int] | None:
-    """Line (from 1) and column (from 0) in ``text`` of a place in what ``edits`` make of ``part``.
+    """Map a place in the edited ``part`` back to its line (from 1) and column (from 0) in ``text``.
 
     >>> original_place("SELECT x FROM long_name a, b", [Edit(Cut(14, 23), ("n",))], Cut(0, 28), 1, 19)
     (1, 27)
@@ -471,7 +470,7 @@ def original_place(
 
 
 def as_written(statement: Statement, part: Cut) -> str:
-    """``part`` at its place in the text: with blanks for what stands before it, and for LOOKUP hints."""
+    """``part`` with blanks for all text before it, and for LOOKUP hints, so that places stay the same."""
     out = statement.text[: part.end]
     for edit in removals(statement.text):
         if edit.at.end <= part.end:

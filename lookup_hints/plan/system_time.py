@@ -1,7 +1,7 @@
-"""The time of ``FOR SYSTEM_TIME AS OF``: a lookup reads the present, and only processing time is that.
+"""The time of ``FOR SYSTEM_TIME AS OF``: a lookup reads current rows, so the time must be processing time.
 
-A column is processing time where the statement makes it of the present, or Spark's plan of a view does. What
-cannot be followed so far is not: a lookup gives the rows of now, whatever the column says.
+A column is processing time if the statement, or Spark's plan of a view, computes it from the current time.
+A column that cannot be traced so far is not, as a lookup would ignore its value and return current rows.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class TimedRelation:
 
 
 def check_times(facts: Facts) -> tuple[list[str], list[str]]:
-    """Notes on each FOR SYSTEM_TIME AS OF that does not choose the rows, and those of them that are logged.
+    """Notes on each FOR SYSTEM_TIME AS OF that does not select rows, and the subset to log.
 
     Raises:
-        UnsupportedLookup: its time is a constant, or no processing time where that is forbidden.
+        UnsupportedLookup: its time is a constant, or not processing time although that is required.
     """
     statement = facts.statement
     times = _ProcessingTimes(statement, facts.analysis, facts.context.analysed_plan)
@@ -93,7 +93,7 @@ def _timed_relations(facts: Facts) -> Iterator[TimedRelation]:
 
 
 def _strictest_option(facts: Facts, use: TimedRelation) -> InForce:
-    """What to do of a time that is not used: the strictest of what its tables say, or the session."""
+    """What to do about an unused time: the strictest setting of its tables, else the session's."""
     given = [options_of_table(table) for table in use.tables] or [{}]
     found = [in_force(_OPTION, facts.context.conf, {Place.HINT: {}, Place.TABLE: each}) for each in given]
     return min(found, key=lambda each: _STRICTEST.index(each.value))
@@ -174,7 +174,7 @@ class _ProcessingTimes:
         return self._is_made_of_now(parts, use.block, without=use.relation)
 
     def _is_made_of_now(self, parts: list[str], block: Block, without: Relation | None = None) -> bool:
-        """Whether a column that ``block`` names by ``parts`` is; False where that cannot be told."""
+        """Whether the column ``parts`` in ``block`` is computed from the current time; False if unknown."""
         if len(parts) > 2:
             return False
         relations = [each for each in block.relations if each is not without]

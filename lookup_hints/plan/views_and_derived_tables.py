@@ -1,6 +1,6 @@
-"""Looks through derived tables, CTEs and views: which of them are one lookup table, and nothing more.
+"""Look through derived tables, CTEs and views: find those that are a query over just one lookup table.
 
-What is in doubt is not looked through: the table inside is then read, or asked for itself.
+In doubt they are not looked through: the table inside is then read, or looked up on its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.text_edits import Cut
 
 FindView = Callable[[str], LookThrough | None]
-"""What a view of that name sees, where it is one lookup table and nothing more; else None."""
+"""The query over one lookup table that the view of that name is; None for other views."""
 
 # Functions of Spark's own that give one value for one row, and the same each time.
 _FUNCTIONS = tuple(
@@ -49,10 +49,10 @@ def names_view(statement: Statement, find_view: FindView) -> bool:
     )
 
 
-# A query over one lookup table is that table with other columns, so it is asked by key instead of read.
+# A query over one lookup table is that table with other columns, so it can be looked up by key.
 # (docs/decisions/0152)
 class ViewResolver:
-    """What the relations of one statement are, looked through; each is read once."""
+    """Looks through the relations of one statement; each is read once."""
 
     def __init__(self, statement: Statement, find_view: FindView, case_sensitive: bool) -> None:
         self._statement, self._find_view, self._case_sensitive = statement, find_view, case_sensitive
@@ -69,7 +69,7 @@ class ViewResolver:
     # Expressions are substituted in parentheses, which is right only for functions that give the same each
     # time. (docs/decisions/0152)
     def of_query(self, query: Query) -> LookThrough | None:
-        """What the query sees, where it is one lookup table and nothing more."""
+        """The query as a view of one lookup table; None if it is more than that."""
         try:
             found = self._look_through_query(query)
         except UnsupportedLookup:
@@ -77,7 +77,7 @@ class ViewResolver:
         return found if found is not None and found.is_clear else None
 
     def through(self, relation: Relation) -> LookThrough | None:
-        """What a derived table, CTE or view sees, where it is one lookup table and nothing more."""
+        """A derived table, CTE or view as a view of one lookup table; None if it is more than that."""
         if relation not in self._found:
             self._found[relation] = self._look_through(relation)
         return self._found[relation]
@@ -150,7 +150,7 @@ class _Inside:
         self._statement, self._names, self._below = statement, names, below
 
     def listed(self, block: Block) -> list[tuple[str, Expression]] | None:
-        """Name and expression of each column of the SELECT list; None where one cannot be told."""
+        """Name and expression of each column of the SELECT list; None if one is unclear."""
         assert block.source is not None
         columns: list[tuple[str, Expression]] = []
         for part in select_items(self._statement, block):
@@ -241,7 +241,7 @@ def names_of_cte(statement: Statement, cte: Cte) -> tuple[str, ...]:
 
 
 def select_items(statement: Statement, block: Block) -> list[Cut]:
-    """What stands between the commas of the one SELECT list of a block, behind DISTINCT where it has that."""
+    """The items of a block's only SELECT list, after DISTINCT if present."""
     first = block.selects[0] + 1 + block.distinct
     last = block.last if block.source is None else block.source.at - 1
     return statement.tokens.parts(first, last)

@@ -16,7 +16,7 @@ from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.text_edits import Cut
 
 UNNAMED = "__lookup_relation_"
-"""What the names of relations begin with that the user gave none."""
+"""Prefix of the private names of relations without a name of their own."""
 
 LONGEST = 4_000
 """An expression over expressions may grow with each query around it; longer ones are not looked through."""
@@ -75,9 +75,9 @@ class LookThrough:
     Args:
         base: the lookup table.
         columns: name and expression of each of its columns.
-        where: the conditions that its rows meet.
-        shown: what EXPLAIN calls it.
-        hinted: where hints inside it may stand: the offset of a SELECT, and the table's alias there.
+        where: the conditions that filter its rows.
+        shown: its name in EXPLAIN.
+        hinted: where hints inside it may be: the offset of a SELECT, and the table's alias there.
     """
 
     base: LookupTable
@@ -106,7 +106,7 @@ class LookThrough:
         """It as a lookup table: the primary key is its own where its columns hold all of it."""
         by_base, fields = self.by_base, []
         for name, each in self.columns:
-            # What is computed is never a key: Spark alone needs its type.
+            # A computed column is never a key, so only Spark needs its type.
             kind = pa.null() if each.bare is None else self.base.schema.field(each.bare).type
             fields.append(pa.field(name, kind))
         has_key = all(name in by_base for name in self.base.primary_key)
@@ -118,14 +118,14 @@ class LookThrough:
 
     @cached_property
     def by_base(self) -> Mapping[str, str]:
-        """For each column of the lookup table that is a column of it as it is: what it is called."""
+        """For each column of the lookup table that is passed on unchanged: its name here."""
         return {each.bare: name for name, each in reversed(self.columns) if each.bare is not None}
 
     def expression(self, name: str) -> Expression:
         return next(expression for called, expression in self.columns if called == name)
 
     def named(self, base_columns: Iterable[str]) -> frozenset[str]:
-        """What those columns of the lookup table are called, as far as it has them as they are."""
+        """The names here of those columns of the lookup table that are passed on unchanged."""
         return frozenset(self.by_base[name] for name in base_columns if name in self.by_base)
 
 
@@ -172,13 +172,13 @@ class LookupUse:
         return self.table if self.through is None else self.through.base
 
     def base_column(self, column: str) -> str:
-        """The lookup table's own name for a column that can be asked by."""
+        """The lookup table's own name of a key column."""
         bare = column if self.through is None else self.through.expression(column).bare
         assert bare is not None, "what is computed cannot be asked by"
         return bare
 
     def named(self, base_columns: Iterable[str]) -> frozenset[str]:
-        """What columns of the lookup table are called, as far as they can be asked by here."""
+        """The names here of those columns of the lookup table that can be keys."""
         return frozenset(base_columns) if self.through is None else self.through.named(base_columns)
 
     @property

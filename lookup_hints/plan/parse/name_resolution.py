@@ -1,4 +1,4 @@
-"""What the names in a block's expressions refer to: which of its relations, or an outer query."""
+"""Resolve the names in a block's expressions: to one of its relations, or to an outer query."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ ColumnsOf = Callable[[Relation], tuple[str, ...] | None]
 
 @dataclass(frozen=True)
 class Referred:
-    """What an expression refers to.
+    """The relations that an expression refers to.
 
     Args:
         relations: relations of the block.
-        outer: whether it also names something that no relation of the block has.
+        outer: whether it also refers to something outside the block.
     """
 
     relations: frozenset[Relation]
@@ -28,17 +28,17 @@ class Referred:
 
 
 class InnerNames:
-    """Which names in queries inside an expression are theirs, and which are those of blocks around them."""
+    """For queries inside an expression: which names are their own, and which belong to outer blocks."""
 
     def __init__(self, statement: Statement, columns_of: ColumnsOf, case_sensitive: bool) -> None:
         self.statement, self.columns_of, self._case_sensitive = statement, columns_of, case_sensitive
 
     def is_inner(self, column: exp.Column, block: Block) -> bool:
-        """Whether a query inside an expression of ``block`` has what ``column`` names."""
+        """Whether ``column`` belongs to a query inside an expression of ``block``."""
         return any(self._may_have_column(inner, column) for inner in self._blocks_within(column, block))
 
     def is_outer(self, column: exp.Column, block: Block) -> bool:
-        """Whether ``column`` stands in such a query, and names what ``block`` or a block around it has."""
+        """Whether ``column`` is inside such a query, and belongs to ``block`` or a block around it."""
         stands_inside = next(self._blocks_within(column, block), None) is not None
         if not stands_inside or self.is_inner(column, block):
             return False
@@ -96,7 +96,7 @@ class NameScope:
         self._outer = tuple(_outer_relations(block))
 
     def referred(self, tree: exp.Expr) -> Referred:
-        """What ``tree`` refers to; names inside its subqueries count where these do not have them."""
+        """The references of ``tree``, including names that its subqueries do not resolve themselves."""
         relations: set[Relation] = set()
         outer = False
         for column in tree.find_all(exp.Column):

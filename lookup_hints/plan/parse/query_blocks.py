@@ -1,7 +1,7 @@
-"""The structure of a query as values: blocks, what their FROM joins, and who sees whom.
+"""The structure of a query as values: its blocks, the relations they join, and which names they see.
 
-Only what the planner needs, and all of it with places: which relation stands where, under which name,
-joined how; where conditions begin and end; which query block holds which. ``query_reader`` reads it.
+Only the parts that the planner needs, each with its place in the text: relations with their names and kind of
+join, conditions, and the nesting of blocks. ``query_reader`` builds it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lookup_hints.sql.text_edits import Cut
 
 
 class Role(Enum):
-    """What a query is to the query block around it."""
+    """The role of a query in the query block around it."""
 
     STATEMENT = "statement"
     CTE = "cte"
@@ -25,7 +25,7 @@ class Role(Enum):
 
 
 class Shape(Enum):
-    """What a relation of FROM is."""
+    """The kind of a relation in FROM."""
 
     TABLE = "table"
     QUERY = "query"
@@ -44,7 +44,7 @@ class Cte:
         at: name, columns, AS and query.
         query: its query.
         recursive: whether it may read itself.
-        holder: the query whose WITH it stands in.
+        holder: the query whose WITH defines it.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Relation:
     """One relation of a FROM.
 
     Args:
-        shape: what it is.
+        shape: its kind.
         first: index of its first piece.
         last: index of its last piece, alias included.
         start: index of its first piece behind LATERAL or STREAM.
@@ -71,10 +71,10 @@ class Relation:
         name_at: index of the piece that names it (or of the last part of its name).
         alias_at: index of its alias, or None.
         columns: the names that its alias gives its columns.
-        extensions: what stands between its name and its alias: samples, options, a watermark.
+        extensions: the text between its name and its alias: samples, options, a watermark.
         time: the expression of ``FOR SYSTEM_TIME AS OF``.
-        plain: whether nothing but name, time and alias stands in it.
-        lateral: whether LATERAL stands before it.
+        plain: whether it consists of name, time and alias only.
+        lateral: whether it is LATERAL.
         query: the query in parentheses, if it is one.
         chain: the joined relations in parentheses, if it is some.
         cte: the CTE that its name means.
@@ -103,29 +103,29 @@ class Relation:
 
     @property
     def reads(self) -> Query | None:
-        """The query whose rows it is: in its parentheses, or that of a CTE."""
+        """The query that gives its rows: the one in its parentheses, or that of its CTE."""
         return self.query if self.cte is None else self.cte.query
 
     @property
     def everything(self) -> Iterator[Relation]:
-        """It and, where it is a pair of parentheses, what they hold."""
+        """Itself and, if it is in parentheses, the relations inside."""
         yield self
         if self.chain is not None:
             yield from self.chain.everything
 
     @property
     def open_chain(self) -> Chain | None:
-        """What its parentheses hold, where no alias closes them: those relations keep their names outside."""
+        """The chain in its parentheses, if they have no alias: its relations keep their names outside."""
         return self.chain if self.alias_at is None else None
 
     def as_seen(self, is_seen: Callable[[Step], bool]) -> list[Relation]:
-        """The relations that this one shows: itself, or what its parentheses hold."""
+        """The relations whose names it exposes: itself, or those in its parentheses."""
         return [self] if self.open_chain is None else self.open_chain._visible_relations(is_seen)
 
 
 @dataclass(eq=False)
 class Step:
-    """What follows a relation in a chain: a join, or a PIVOT or UNPIVOT (then ``right`` is None).
+    """A link of a chain: a join, or a PIVOT or UNPIVOT (then ``right`` is None).
 
     Args:
         first: index of its first word.
@@ -149,7 +149,7 @@ class Step:
 
     @property
     def fills_left(self) -> bool:
-        """Whether it may put NULLs in place of what stands before it."""
+        """Whether it may fill the relations before it with NULLs, as RIGHT and FULL JOIN do."""
         return "RIGHT" in self.words or "FULL" in self.words
 
     @property
@@ -165,9 +165,9 @@ class Step:
 
 @dataclass(eq=False)
 class Chain:
-    """Relations joined one after the other: what stands between the commas of a FROM.
+    """Relations joined one after the other: one item of the comma-separated list of a FROM.
 
-    Where a RIGHT or FULL JOIN stands behind a comma, the comma is a join of the chain, too.
+    If a RIGHT or FULL JOIN follows a comma, the comma itself is a join of the chain.
     """
 
     head: Relation
@@ -190,7 +190,7 @@ class Chain:
 
     @property
     def everything(self) -> Iterator[Relation]:
-        """Its relations, parentheses and what they hold."""
+        """Its relations, including parentheses and the relations inside them."""
         for relation in self.direct:
             yield from relation.everything
 
@@ -220,7 +220,7 @@ class Chain:
         return self._visible_relations(lambda _: True)
 
     def before(self, relation: Relation) -> list[Relation]:
-        """Its relations in order, those in parentheses as above, that stand before ``relation``."""
+        """Its relations before ``relation``, in order; parentheses count as above."""
         return list(takewhile(lambda each: each is not relation, self.relations))
 
     @property
@@ -303,7 +303,7 @@ class Block:
 
     @property
     def chains(self) -> list[Chain]:
-        """What stands between the commas of its FROM."""
+        """The items of the comma-separated list of its FROM."""
         return [] if self.source is None else self.source.chains
 
     @property
@@ -325,7 +325,7 @@ class Block:
 
     @cached_property
     def behind_asof(self) -> frozenset[Relation]:
-        """The relations on the right of an ASOF JOIN, and what their parentheses hold."""
+        """The relations on the right of an ASOF JOIN, including those in their parentheses."""
         chains = self.chains + [relation.chain for relation in self.everything if relation.chain is not None]
         steps = [*(step for chain in chains for step in chain.steps), *(pipe.join for pipe in self.pipes)]
         rights = (step.right for step in steps if step is not None and step.takes_nearest)
@@ -340,7 +340,7 @@ class Block:
     def steps(self) -> Iterator[Step]:
         """Its joins in the order of the text, and those of its pipe operators.
 
-        Of joins in parentheses only those that begin a chain, as the parentheses there change nothing.
+        Joins in parentheses are included only at the start of a chain, where the parentheses change nothing.
         """
         for chain in self.chains:
             yield from chain.steps_in_order
@@ -352,10 +352,10 @@ class Query:
     """One query: blocks joined by UNION and the like, with the WITH before and the ORDER BY after them.
 
     Args:
-        role: what it is to its parent.
+        role: its role in its parent.
         parent: the block that holds it.
-        outer: the block whose relations it can name beside its own: a derived table does not see its
-            neighbours, but what the block that holds it sees.
+        outer: the block whose relations it can name besides its own: a derived table does not see its
+            neighbours, but sees what the block that holds it sees.
         first: index of its first piece.
         last: index of its last piece.
         levels: the CTEs that it can name, its own included, innermost WITH first.
@@ -391,7 +391,7 @@ class Query:
 
 @dataclass(eq=False)
 class Structure:
-    """What was read.
+    """The structure of a statement.
 
     Args:
         queries: every query, outer ones before those in them.

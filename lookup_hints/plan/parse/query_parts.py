@@ -1,4 +1,4 @@
-"""What kind of statement it is, by its words alone, and which parts of it are queries."""
+"""The kind of a statement, by its words alone, and which parts of it are queries."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def gives_rows(statement: Statement) -> bool:
 
 
 def is_one_query(statement: Statement) -> bool:
-    """Whether the statement holds one query, whose columns are what it gives or writes."""
+    """Whether the statement holds exactly one query, whose columns it returns or writes."""
     return len(statement.queries) == 1 and not (
         inserts(statement.tokens) or _only_holds_queries(statement.tokens) or describes(statement)
     )
@@ -121,7 +121,7 @@ def inserts(tokens: Tokens) -> list[int]:
 
 
 def script_variables(tokens: Tokens) -> dict[str, str]:
-    """The types of what a SQL script declares, or a SQL function takes, by name in lower case."""
+    """Types of the variables of a SQL script, or the parameters of a SQL function, by name in lower case."""
     found: dict[str, str] = {}
     opening = _parameters_at(tokens)
     if opening is not None:
@@ -150,7 +150,7 @@ def script_variables(tokens: Tokens) -> dict[str, str]:
 
 
 def sure_uses(statement: Statement) -> Iterator[int]:
-    """Indices of the names of lookup tables that stand where only a relation can."""
+    """Indices of names of lookup tables at places where only a relation can be."""
     tokens = statement.tokens
     for index, piece in enumerate(tokens.pieces):
         is_relation = tokens.is_word(index - 1, *_RELATION_WORDS) and not tokens.is_symbol(index + 1, ".")

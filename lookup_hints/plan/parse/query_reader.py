@@ -1,7 +1,7 @@
 """The structure of a query, read from its pieces, clause by clause.
 
-What stands inside expressions is read no further than to find the queries in it. Clauses that are not named
-here are passed over, so syntax that nobody foresaw is in nobody's way.
+Expressions are read only as far as needed to find the queries in them. Unknown clauses are skipped, so new
+syntax of Spark does not break the reader.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _cross_chains(chains: list[Chain]) -> Chain:
 
 
 def _ends_relation(tokens: Tokens, at: int) -> bool:
-    """Whether the word at ``at`` begins what follows a relation, and so is not its alias."""
+    """Whether the word at ``at`` begins the next clause, and so is not an alias."""
     if tokens.is_word(at, *AFTER_RELATION) or tokens.opens_asof_join(at) or tokens.is_match_condition(at):
         return True
     if tokens.is_word(at, "WINDOW"):
@@ -64,7 +64,7 @@ _ENDS_QUERY_IN_PARENTHESES = (*SET_WORDS, *ORDER_WORDS)
 # From pieces, not sqlglot trees: any clause that sqlglot does not know would refuse the whole statement.
 # (docs/decisions/0010)
 def read_structure(tokens: Tokens, parts: list[tuple[int, int]]) -> Structure:
-    """The structure of the queries that stand at ``parts``, by the indices of first and last pieces."""
+    """The structure of the queries at ``parts``, given by the indices of first and last pieces."""
     reader = _Reader(tokens)
     for first, last in parts:
         reader.query(first, last + 1, Role.STATEMENT, None, None, ())
@@ -423,7 +423,7 @@ class _QueryReader:
         return at + 1
 
     def _whole_table(self, at: int) -> int:
-        """``TABLE t``: a name, to which Spark lets nobody give an alias."""
+        """``TABLE t``: a name, for which Spark allows no alias."""
         if at + 1 >= self._end:
             return at + 1
         block = self._new_block(at)

@@ -1,7 +1,7 @@
-"""A statement as the planner reads it: its pieces, its structure, and where lookup tables stand in it.
+"""A statement as the planner reads it: its pieces, its structure, and its uses of lookup tables.
 
-Structure and places are read from the pieces. sqlglot reads single expressions, conditions mostly, and
-what it makes of them must agree with the pieces. So the syntax around a lookup join is Spark's business.
+Structure and places are read from the pieces. sqlglot reads only single expressions, mostly conditions, and
+its trees must agree with the pieces. So the syntax around a lookup join may be anything that Spark accepts.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ def _sqlglot_dialects() -> tuple[Dialect, ...]:
     return Dialect.get_or_raise("spark"), Dialect.get_or_raise("databricks")
 
 
-# Each join looked at every other one; what is the same for all is found once. Planning stays linear in the
-# number of joins. (docs/decisions/0076)
+# Facts shared by all joins are computed once, so that planning stays linear in the number of joins.
+# (docs/decisions/0076)
 class Remembering:
-    """What is asked questions whose answers are remembered."""
+    """Base of classes that memoize the results of their methods."""
 
     def __init__(self) -> None:
         self._answers: dict[tuple[Callable[..., Any], Hashable], Any] = {}
 
     def once(self: Self, question: Callable[[Self, Subject], Answer], subject: Subject) -> Answer:
-        """What ``question`` says of ``subject``; it is asked once, however many want to know."""
+        """The memoized result of ``question`` for ``subject``."""
         wanted = (question, subject)
         if wanted not in self._answers:
             self._answers[wanted] = question(self, subject)
@@ -119,13 +119,13 @@ class Statement(Remembering):
         return text
 
     def trees(self, parts: Iterable[Fragment | None]) -> list[exp.Expr]:
-        """The trees of those of ``parts`` that stand in the text and can be read."""
+        """The trees of those ``parts`` that are in the text and can be parsed."""
         return [tree for part in parts if (tree := self.expression(part)) is not None]
 
     def expression(self, part: Fragment | None) -> exp.Expr | None:
-        """The tree of ``part`` as one expression, or None where it is none, or no part of the text.
+        """The tree of ``part`` as one expression; None if it is not an expression, or not part of the text.
 
-        Its nodes are placed as in the whole text. It is read as a projection: by itself, a name such as
+        Its nodes have their places in the whole text. It is parsed as a projection, as alone a name such as
         `comment` would begin a statement.
         """
         if not isinstance(part, Cut):
@@ -145,7 +145,7 @@ class Statement(Remembering):
             try:
                 tree = self._parse_as_select(part, dialect)
             except (SqlglotError, RecursionError, AttributeError, TypeError):
-                continue  # of some pipes in subqueries sqlglot forgets what it read before
+                continue  # for some pipes in subqueries sqlglot drops the part before them
             if not isinstance(tree, exp.Select):
                 return None
             has_clauses = any(value for name, value in tree.args.items() if name != "expressions")
@@ -266,7 +266,7 @@ class Statement(Remembering):
         return relation.name if piece.is_word("IDENTIFIER") and relation.alias_at is None else piece.name
 
     def private_alias(self, relation: Relation) -> str:
-        """What a derived table without a name is called in what is written."""
+        """The private name given to a derived table without a name."""
         return f"{UNNAMED}{relation.first}"
 
     def alias_index(self, relation: Relation) -> int | None:
@@ -276,7 +276,7 @@ class Statement(Remembering):
         return relation.name_at if relation.shape is Shape.TABLE else None
 
     def has_outer(self, block: Block) -> bool:
-        """Whether ``block`` may name what stands around it: an outer query, or parameters of a function."""
+        """Whether ``block`` may refer to names around it: of an outer query, or parameters of a function."""
         return block.query.outer is not None or self.has_parameters
 
     def aliases_in(self, block: Block, case_sensitive: bool = False) -> Mapping[str, int]:
@@ -297,7 +297,7 @@ class Statement(Remembering):
 
     @once
     def _by_qualifier(self, wanted: tuple[Block, str]) -> Mapping[str, Sequence[int]]:
-        """The places of a name by the alias, in lower case, that stands before them; "" where none does."""
+        """The places of a name by its qualifier in lower case; "" for places without one."""
         block, name = wanted
         aliases = self.aliases_in(block)
         found: dict[str, list[int]] = {}

@@ -19,12 +19,12 @@ _UNITS = tuple(
     for plural in ("", "S")
 )
 
-# What may stand before a literal of time.
+# Words that may precede a literal of time.
 _TYPES_OF_TIME = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "DATE", "INTERVAL")
 
 
 class HasPlace(Protocol):
-    """What stands from one piece to another."""
+    """A stretch of the text, from one piece to another."""
 
     @property
     def first(self) -> int: ...
@@ -63,7 +63,7 @@ class Tokens:
         return 0 <= index < len(self.pieces) and self.pieces[index].is_symbol(symbol)
 
     def except_list(self, star: int) -> int | None:
-        """Index of what closes the ``EXCEPT (...)`` behind the star at ``star``; None where there is none."""
+        """Index of the parenthesis that closes ``EXCEPT (...)`` after the star at ``star``, or None."""
         has_list = self.is_word(star + 1, "EXCEPT") and self.is_symbol(star + 2, "(")
         return self.closing(star + 2) if has_list else None
 
@@ -92,7 +92,7 @@ class Tokens:
         return Cut(self.pieces[first].start, self.pieces[last].end)
 
     def place(self, part: HasPlace) -> Cut:
-        """Where a relation, a join, a query or the like stands."""
+        """The place of a relation, join, query or the like in the text."""
         return self.cut(part.first, part.last)
 
     def indices(self, part: Cut) -> tuple[int, int]:
@@ -100,7 +100,7 @@ class Tokens:
         return self.index_at(part.start), self.index_at(part.end - 1)
 
     def in_plain_sight(self, first: int, last: int) -> Iterator[int]:
-        """Indices from ``first`` to ``last`` that stand in no more parentheses than that, and in no CASE."""
+        """Indices from ``first`` to ``last`` that are not in nested parentheses or a CASE."""
         depth, cases = self._depths[first], 0
         for index in range(first, last + 1):
             if self._depths[index] == depth:

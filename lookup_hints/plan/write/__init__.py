@@ -1,1 +1,1 @@
-"""The edits that turn a planned statement into Spark SQL. What is looked up how is decided before."""
+"""The edits that turn a planned statement into Spark SQL. All decisions were made before."""

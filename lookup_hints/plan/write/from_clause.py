@@ -1,7 +1,7 @@
-"""The FROM of one block with its lookup joins as views: chain by chain, then what stands between commas.
+"""Write the FROM of one block with its lookup joins as views: first each chain, then the comma list.
 
-A lookup join at the end of its FROM becomes a ``LATERAL VIEW`` where it stands. Where more of the FROM
-follows, or relations must change places, the relations so far are packed (``struct_packing``).
+A lookup join at the end of its FROM becomes a ``LATERAL VIEW`` in place. If more of the FROM follows, or
+relations must change places, the relations so far are packed (``struct_packing``).
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ def _refuse_using_behind_comma(rewrite: Rewrite, block: Block, join: LookupJoin)
 
 
 def _is_simple(block: Block, joins: Sequence[LookupJoin]) -> bool:
-    """Whether each lookup join can become its view where it stands: all of them are last in FROM."""
+    """Whether each lookup join can become a view in place, as all of them are last in FROM."""
     assert block.source is not None
     if not joins:
         return True
     chain = block.source.chains[-1]
     if len(joins) > MOST_VIEWS or not all(form_of(join).stays_in(join, chain) for join in joins):
         return False
-    # What stands before a comma need not go through the lookup, unless the lookup names it.
+    # Relations before a comma need not pass through the lookup, unless the lookup refers to them.
     if len(block.source.chains) > 1 and not any(join.needs for join in joins):
         return False
     if any(join.conditions.after or join.is_condition for join in joins):
@@ -120,9 +120,9 @@ def selects_first(block: Block) -> bool:
 
 
 def _ready_chains(rewrite: Rewrite, waiting: list[Chain], shown: set[Relation]) -> Iterator[Chain]:
-    """The chains that can be written next: ordinary ones first, and a leaning one behind all before it.
+    """The chains that can be written next: ordinary ones first, a leaning one after all before it.
 
-    Where what stands before a LATERAL one waits for its rows, it does not name that.
+    A LATERAL chain does not refer to relations that wait for its rows.
     """
     before = list(takewhile(lambda chain: not _leans_on_previous(rewrite, chain), waiting))
     for chains in (before, waiting if before else []):
@@ -170,9 +170,9 @@ def _joined_by(rewrite: Rewrite, join: LookupJoin, groups: list[FromPart]) -> li
 
 
 def _in_order(rewrite: Rewrite, groups: list[FromPart], order: list[Visible], block: Block) -> Text:
-    """The groups with commas between them; where it is seen, their relations are in the user's order.
+    """The groups, separated by commas; if a star shows the order, it is the user's.
 
-    No projection stands between them: Spark reorders no joins across one.
+    There is no projection between them, as Spark does not reorder joins across one.
     """
     places = {visible.relation: number for number, visible in enumerate(order)}
 
@@ -220,7 +220,7 @@ def _all_packed(rewrite: Rewrite, groups: list[FromPart], order: list[Visible], 
 
 
 def built_chain(rewrite: Rewrite, chain: Chain, before: Sequence[FromPart] = ()) -> FromPart:
-    """The relations of a chain behind what stands ``before``, lookup joins in the middle packed."""
+    """The relations of a chain after the parts ``before``; lookup joins in the middle are packed."""
     built, end, steps = _open_chain(rewrite, chain)
     is_long = len(rewrite.views_in(chain)) > MOST_VIEWS
     built.open_ended = any(relation.lateral for relation in chain.everything)
@@ -246,7 +246,7 @@ def built_chain(rewrite: Rewrite, chain: Chain, before: Sequence[FromPart] = ())
     return built
 
 
-# Chains that do not lean stay apart: else a lookup would be asked for each pair of rows.
+# Independent chains stay apart: else a lookup would run for each pair of rows.
 # (docs/decisions/0100)
 def side_by_side(rewrite: Rewrite, groups: Sequence[FromPart]) -> FromPart:
     """``groups`` with commas between them; only the last may have lookup joins left to append."""
@@ -268,7 +268,7 @@ def side_by_side(rewrite: Rewrite, groups: Sequence[FromPart]) -> FromPart:
 
 
 def _open_chain(rewrite: Rewrite, chain: Chain) -> tuple[FromPart, int, Sequence[Step]]:
-    """What a chain begins with, where that ends in the text, and the joins that follow."""
+    """The first part of a chain, its end in the text, and the joins that follow."""
     join = rewrite.view_of(chain.head)
     opening = None if join is None else form_of(join).opens(join)
     if join is not None and opening is not None and opening.right is not None:
@@ -279,7 +279,7 @@ def _open_chain(rewrite: Rewrite, chain: Chain) -> tuple[FromPart, int, Sequence
 
 
 def _append_step(rewrite: Rewrite, built: FromPart, step: Step, end: int) -> None:
-    """Add an ordinary join, with what stands between ``end`` and it."""
+    """Append an ordinary join, with the text between ``end`` and it."""
     right = step.right
     if step.pivoted is not None:
         seen = rewrite.seen(step.pivoted)
@@ -335,7 +335,7 @@ def _is_qualified(rewrite: Rewrite, join: LookupJoin) -> bool:
 
 
 def parentheses(rewrite: Rewrite, block: Block) -> Iterator[Edit]:
-    """The edits of relations in parentheses that hold lookup joins: no LATERAL VIEW can stand there."""
+    """Edits of relations in parentheses that hold lookup joins: no LATERAL VIEW is allowed there."""
     around: set[Relation] = set()
     for join in rewrite.joins:
         if join.home is block and join.use.around and isinstance(join.form, FromForm):

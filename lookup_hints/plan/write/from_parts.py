@@ -1,4 +1,4 @@
-"""Parts of a FROM that are written again, what that made so far, and what it asks of lookup joins in it."""
+"""Rewritten parts of a FROM, the state of the rewrite, and its interface to the lookup joins."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Visible:
 
 @dataclass(frozen=True)
 class Concealed:
-    """A packed relation with columns that its star does not show.
+    """A packed relation with hidden columns, which its star leaves out.
 
     Args:
         relation: the relation.
-        alias: what it is called, as it is written.
-        private: the private name of each such column.
-        own: where they still have their own names: the pieces from the first to the last index.
+        alias: its alias, as written.
+        private: the private name of each hidden column.
+        own: the pieces, from first to last index, in which they still have their own names.
     """
 
     relation: Relation
@@ -53,14 +53,14 @@ class FromPart:
 
     Args:
         parts: its text.
-        visible: the relations that it shows, in the user's order.
-        views: lookup joins that are still to be appended to it.
-        filters: lookup joins that are conditions on its rows, still to be appended to it, too.
+        visible: the relations that it exposes, in the user's order.
+        views: lookup joins to be appended to it.
+        filters: lookup joins that are conditions on its rows, also to be appended.
         reordered: whether the text shows the relations in another order than ``visible``.
-        hidden: private columns that it has beside.
-        using: its ordinary joins by USING or NATURAL: packed, they must not be joins any more.
+        hidden: its additional private columns.
+        using: its ordinary joins by USING or NATURAL, which need rewriting once packed.
         first: index of its first piece.
-        open_ended: whether it holds a LATERAL relation, which may name what stands before it.
+        open_ended: whether it holds a LATERAL relation, which may refer to relations before it.
     """
 
     parts: list[Fragment]
@@ -74,10 +74,10 @@ class FromPart:
     open_ended: bool = False
 
     def behind_comma(self) -> list[Fragment]:
-        """Its text as it stands behind a comma.
+        """Its text for use after a comma.
 
-        What gives private columns their names back is a projection over all before it, the comma included,
-        and Spark reorders no joins across one: parentheses keep it to its own.
+        Giving private columns their names back is a projection over everything before it, even across the
+        comma, and Spark does not reorder joins across one. Parentheses confine it.
         """
         return ["(", *self.parts, ")"] if self.hidden and not self.open_ended else self.parts
 
@@ -112,7 +112,7 @@ def using_in(chain: Chain) -> Iterator[Step]:
 
 
 class FromForm(Form):
-    """A form whose relation gives way to a view behind what it is joined with."""
+    """A form whose relation is replaced by a view after the relations it is joined with."""
 
     waits: ClassVar[bool] = False
     """Whether its relation, a chain by itself, is written behind the chains that it ``needs``."""
@@ -122,7 +122,7 @@ class FromForm(Form):
         return None
 
     def stays_in(self, join: FoundJoin, chain: Chain) -> bool:
-        """Whether its view can stand where the join does, in ``chain``, if nothing else must move."""
+        """Whether its view can replace the join in place in ``chain``, if nothing else must move."""
         return False
 
     @abstractmethod
@@ -137,15 +137,15 @@ def form_of(join: FoundJoin) -> FromForm:
 
 
 class Rewrite:
-    """The joins of a statement, and what edits so far made: private names, hidden columns, shared columns.
+    """The joins of a statement, and the state of the edits: private names, hidden and shared columns.
 
     Attributes:
-        numbers: they tell private names apart.
-        hidden: the private columns that blocks, and relations in parentheses, have beside the user's.
-        using: the joins by USING that relations in parentheses, written again, still have.
-        merged: of the block that is written: joins by USING whose right side has private columns.
-        concealed: of that block: relations with columns that no star shows, packed under private names.
-        block: that block.
+        numbers: make private names unique.
+        hidden: additional private columns of blocks, and of relations in parentheses.
+        using: joins by USING left in rewritten relations in parentheses.
+        merged: joins by USING of ``block`` whose right side has private columns.
+        concealed: relations of ``block`` with hidden columns, packed under private names.
+        block: the block being written.
     """
 
     def __init__(self, analysis: Analysis, joins: Sequence[LookupJoin]) -> None:
@@ -160,7 +160,7 @@ class Rewrite:
         self._views = {join.use.relation: join for join in joins if isinstance(join.form, FromForm)}
 
     def join_of(self, relation: Relation) -> LookupJoin | None:
-        """The lookup join whose table ``relation`` is, in whatever form."""
+        """The lookup join of any form whose table is ``relation``."""
         return self._joins.get(relation)
 
     def view_of(self, relation: Relation | None) -> LookupJoin | None:

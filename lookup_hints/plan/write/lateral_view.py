@@ -24,7 +24,7 @@ Text = tuple[Fragment, ...]
 # The call stands inside a generator: as a column or predicate Spark would copy it and ask twice.
 # (docs/decisions/0011)
 def lateral_view(statement: Statement, join: LookupJoin, number: int) -> Text:
-    """The ``LATERAL VIEW`` of a join; ``number`` tells semi joins apart, whose views have no columns."""
+    """The ``LATERAL VIEW`` of a join; ``number`` makes the names of semi joins unique."""
     if join.is_semi:
         return ("LATERAL VIEW inline(", *_kept_or_not(join, "struct()"), f") `__lookup_semi_{number}`")
     names = _given_names(join)
@@ -55,7 +55,7 @@ def source_query(statement: Statement, join: LookupJoin, keys: Text = ()) -> Tex
 
 
 def semi_condition(statement: Statement, join: LookupJoin) -> Text:
-    """What a left row of a SEMI or ANTI join must meet, where a query stands in the join's own condition."""
+    """The condition on left rows of a SEMI or ANTI join whose own condition holds a query."""
     conditions = [("(", each.at, ")") for each in join.conditions.queries]
     where = (" WHERE ", *joined(conditions, " AND ")) if conditions else ()
     found: Text = ("EXISTS (SELECT 1 FROM ", *source_query(statement, join), *where, ")")
@@ -95,12 +95,12 @@ def pipe_operators(statement: Statement, join: LookupJoin, number: int, *, priva
 
 
 def private_name(column: str) -> str:
-    """What a column of USING is called, which must not be found without its qualifier."""
+    """The private name of a column of USING, which must not be found without its qualifier."""
     return quoted(f"{PRIVATE_PREFIX}{column}")
 
 
 def visible_name(join: LookupJoin, column: str) -> str:
-    """What a dimension column is called: as the query does, but for columns of USING."""
+    """The output name of a lookup table's column: the query's name, but private for columns of USING."""
     called = join.names.columns[join.use.table.schema.names.index(column)]
     is_shared = any(key.shared and key.column == column for key in join.conditions.keys)
     return private_name(called) if is_shared else quoted(called)
@@ -123,7 +123,7 @@ def _alias_of_join(statement: Statement, join: LookupJoin) -> str:
 
 
 def _given_names(join: LookupJoin) -> str:
-    """What the query calls the columns that come back; empty where it calls them what the table does."""
+    """The query's names of the returned columns; empty if they are the table's own."""
     is_shared = any(key.shared and key.column in join.columns for key in join.conditions.keys)
     if not (join.is_renamed or is_shared):
         return ""
@@ -202,8 +202,8 @@ def _found_rows(join: LookupJoin) -> Text:
 def _function_call(join: LookupJoin) -> Text:
     """The call of the lookup function.
 
-    A condition on the left alone goes into the key: NULL is never asked. (Around the call it would
-    save nothing: Spark evaluates Python functions before any CASE or IF around them.)
+    A condition on the left alone goes into the key, as a NULL key is never looked up. (Around the call it
+    would save nothing: Spark evaluates Python functions before any CASE or IF around them.)
     """
     arguments: list[Text] = []
     for key, cast in zip(join.conditions.keys, join.casts, strict=True):

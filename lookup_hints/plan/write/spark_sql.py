@@ -39,10 +39,10 @@ def edits_of(
     scans: Sequence[TableScan],
     bypassed: Sequence[LookupUse],
 ) -> list[Edit]:
-    """All edits of a statement whose ``joins`` ask, whose ``scans`` read, and of which nothing else is read.
+    """All edits of a statement: ``joins`` become calls, ``scans`` read views, bypassed uses become errors.
 
     Raises:
-        CannotBeAsked: one of the joins cannot be written where it stands.
+        CannotBeAsked: one of the joins cannot be written in its place.
     """
     statement = analysis.statement
     out = [*without_hints_and_times(statement), *private_columns(analysis, joins)]
@@ -52,7 +52,7 @@ def edits_of(
 
 
 def _of_scan(statement: Statement, scan: TableScan) -> Iterator[Edit]:
-    """The edits that read the table; what stands between its name and its alias stays."""
+    """The edits that read the table; the text between its name and its alias stays."""
     relation = scan.use.relation
     yield from selected_instead(statement, scan.use)
     rows = extended((scan.relation,), relation.extensions)
@@ -134,6 +134,6 @@ def _in_pipes(statement: Statement, asked: set[int], hint: str) -> Iterator[Edit
 
 
 def _reads_lookup(statement: Statement, asked: set[int], block: Block) -> bool:
-    """Whether a table that is asked is read in the block, by way of CTEs too."""
+    """Whether the block reads a looked-up table, directly or through CTEs."""
     here = (each for _, each in statement.structure.relations if block.first <= each.first <= block.last)
     return any(each.name_at in asked for each in statement.read_by(*here))

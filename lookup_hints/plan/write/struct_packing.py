@@ -1,8 +1,8 @@
-"""Relations and lookup joins packed into a derived table, so that more of a FROM can follow them.
+"""Pack relations and lookup joins into a derived table, so that more of a FROM can follow them.
 
-The relations so far become structs under private names, and lateral projections give their names back.
-Spark makes plain projections of those: its optimized plan is that of flat SQL. ``struct(o.*)`` drops columns
-that no star shows, as `_metadata` of files: those that are named go into the struct under private names.
+The relations so far become structs under private names, and lateral projections restore their names. Spark
+optimizes these to plain projections, as for flat SQL. ``struct(o.*)`` drops hidden columns, such as
+`_metadata` of files: those that the statement names go into the struct under private names.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MOST_VIEWS = 30
 # Spark's analyzer needs two or three rounds per LATERAL VIEW and gives up after 100; a task with a hundred of
 # them overflows its stack. (docs/decisions/0174)
 def packed_if_long(rewrite: Rewrite, built: FromPart) -> FromPart:
-    """``built``; many lookup joins are packed, so that what follows runs in another stage."""
+    """``built``, packed if it has many lookup joins, so that those that follow run in another stage."""
     return built if len(built.views) < MOST_VIEWS else packed(rewrite, built, is_stage=True)
 
 
-# Structs under private names; projections give the names back, and the optimized plan is that of flat SQL.
+# Structs under private names; projections restore the names, and the optimized plan equals that of flat SQL.
 # (docs/decisions/0011)
 def packed(rewrite: Rewrite, built: FromPart, *, is_stage: bool = False) -> FromPart:
     """The relations and lookup joins of ``built`` in a derived table, their names given back."""
@@ -135,7 +135,7 @@ def _unmerge_using(rewrite: Rewrite, built: FromPart) -> Iterator[Merged]:
     join = built.asked[-1]
     elsewhere = (key.left for each in built.asked for key in each.conditions.keys if key.kept)
     if any(isinstance(left, Cut) and left.start > join.at.end for left in elsewhere):
-        # Its key stands in WHERE, too, where the names are the private ones.
+        # Its key is also in WHERE, where the names are private.
         refuse_using(rewrite, built)
     last = rewrite.statement.tokens.index_at(join.at.end - 1)
     for step in built.using:
@@ -150,7 +150,7 @@ def _unmerge_using(rewrite: Rewrite, built: FromPart) -> Iterator[Merged]:
 
 
 def _right_side_and_alias(rewrite: Rewrite, built: FromPart, step: Step) -> tuple[Relation, str]:
-    """The right side of a join by USING, and its alias; refuses those whose columns cannot be told apart."""
+    """The right side of a join by USING, and its alias; refuses indistinguishable columns."""
     right = step.right
     alias = None if right is None else rewrite.statement.alias_of(right)
     is_kept = step.words in ((), ("INNER",), ("LEFT",), ("LEFT", "OUTER"))
@@ -161,7 +161,7 @@ def _right_side_and_alias(rewrite: Rewrite, built: FromPart, step: Step) -> tupl
 
 
 def refuse_using(rewrite: Rewrite, built: FromPart) -> None:
-    """Refuse to pack joins by USING whose columns could not be told apart behind it.
+    """Refuse to pack joins by USING whose columns would become indistinguishable.
 
     Raises:
         UnsupportedLookup: there are some.
@@ -174,14 +174,14 @@ def refuse_using(rewrite: Rewrite, built: FromPart) -> None:
         raise refused(rewrite.statement, join.use, join.at, reason, instead)
 
 
-# Spark's own name, which stands without a qualifier, too.
+# Spark's own name, which may also be used without a qualifier.
 _OF_FILES = "_metadata"
 
 
 def concealed_edits(
     statement: Statement, block: Block, concealed: Sequence[Concealed], merged: Sequence[Merged]
 ) -> Iterator[Edit]:
-    """The edits of the names of such columns, and of the stars of their relations."""
+    """The edits of the names of hidden columns, and of the stars of their relations."""
     for each in concealed:
         alias = statement.alias_of(each.relation) or ""
         for index in qualified_names(statement, block, alias):

@@ -23,13 +23,13 @@ class Merged:
     """A join by USING or NATURAL whose right side has its shared columns under private names.
 
     Args:
-        join: the lookup join that made them private: itself, or one behind it that was packed with it.
-        step: where it stands.
-        alias: what its right side is called.
+        join: the lookup join that made them private: itself, or a later one packed with it.
+        step: its place in the chain.
+        alias: the alias of its right side.
         left: the relations on its left.
-        columns: the shared columns, in the order in which they come out.
-        private: the private name of each that the right side shows, by its name there.
-        own: where the right side still has its own names: the pieces from the first to the last index.
+        columns: the shared columns, in output order.
+        private: the private name of each shared column of the right side, by its name there.
+        own: the pieces, from first to last index, in which the right side still has its own names.
     """
 
     join: LookupJoin
@@ -46,7 +46,7 @@ class Merged:
 
 
 def merged_by(join: LookupJoin) -> Merged | None:
-    """What a lookup join shares by USING or NATURAL, or None where it does not."""
+    """The columns that a lookup join shares by USING or NATURAL; None for other joins."""
     keys, step = join.conditions.shared_keys, join.use.step
     if not keys or step is None:
         return None
@@ -65,7 +65,7 @@ def star_edits(analysis: Analysis, block: Block, merged: list[Merged], hidden: l
     statement = analysis.statement
     stars = list(own_stars(statement, block))
     if not stars:
-        return  # and Spark is not asked for columns
+        return  # saves a trip to Spark for the columns
     first = _shared_first(analysis, block, merged)
     if not (first or hidden):
         return
@@ -75,7 +75,7 @@ def star_edits(analysis: Analysis, block: Block, merged: list[Merged], hidden: l
 
 
 def star_of_all(analysis: Analysis, block: Block, merged: list[Merged], hidden: list[str]) -> str | None:
-    """What ``*`` is in a block without a SELECT, or None where it is just that."""
+    """The list that replaces ``*`` in a block without a SELECT; None if ``*`` can stay."""
     first = list(_shared_first(analysis, block, merged).values())
     if not first:
         return None
@@ -121,10 +121,10 @@ def leaving_out(statement: Statement, index: int, names: str) -> Edit:
 
 
 def _shared_first(analysis: Analysis, block: Block, merged: list[Merged]) -> dict[str, str]:
-    """The names of USING columns, in the order in which ``*`` gives them: those of the last join first.
+    """The names of USING columns in the order of ``*``: those of the last join first.
 
-    With how each is written: by its qualifier where its right side has a private one, as relations that
-    come later may have such a column too.
+    Each with its text: qualified if its right side has a private one, as later relations may have a column
+    of that name.
     """
     if not merged:
         return {}
@@ -208,7 +208,7 @@ def _own_names(statement: Statement, block: Block, merged: Merged, name: str, pr
         if not statement.tokens.names(index, name) or _is_own(merged, index):
             continue
         if _is_in_order_of_distinct(statement, block, index):
-            # There Spark finds what is selected only, and that by the name under which it is.
+            # There Spark resolves only selected columns, by their output names.
             yield Edit(Cut(statement.pieces[index - 2].start, piece.end), (quoted(piece.name),))
             continue
         new = f"{private} AS {quoted(piece.name)}" if is_whole_item(statement, index) else private
@@ -216,7 +216,6 @@ def _own_names(statement: Statement, block: Block, merged: Merged, name: str, pr
 
 
 def _is_in_order_of_distinct(statement: Statement, block: Block, index: int) -> bool:
-    """Whether the piece stands in the ORDER BY of a SELECT DISTINCT."""
     tokens = statement.tokens
     depth = tokens.depth(block.first)
     return block.distinct and any(
@@ -230,7 +229,7 @@ def _is_own(merged: Merged | None, index: int) -> bool:
 
 
 def qualified_names(statement: Statement, block: Block, alias: str) -> Iterator[int]:
-    """Indices of what stands behind ``alias.`` in the block."""
+    """Indices of the names after ``alias.`` in the block."""
     tokens = statement.tokens
     for index in range(block.first + 2, block.last + 1):
         is_qualified = tokens.is_symbol(index - 1, ".") and not tokens.is_symbol(index - 3, ".")
@@ -324,7 +323,7 @@ def _opens_list(statement: Statement, index: int) -> bool:
 
 @dataclass(frozen=True)
 class _SharedColumn:
-    """A shared column that comes first in ``alias.*``: its name, what it is called inside, and whose it is.
+    """A shared column that comes first in ``alias.*``: its name, its name inside, and its relation.
 
     ``merged`` is the join that gave its side private names, if one did.
     """
@@ -381,7 +380,7 @@ def _qualified_stars(
 
 
 def _items(statement: Statement, first: int, end: int) -> dict[str, str]:
-    """What stands between the commas of a list of names: text by name, in lower case, without backquotes."""
+    """The items of a list of names: text by name, in lower case, without backquotes."""
     found: dict[str, str] = {}
     begin = first
     for index in range(first, end + 1):
