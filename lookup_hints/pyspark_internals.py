@@ -6,10 +6,14 @@ PySpark is imported when it is used: some workers are spared it, and tests do wi
 from __future__ import annotations
 
 import logging
+import select
+import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from selectors import EVENT_READ, DefaultSelector
+from types import FrameType
 from typing import IO, Any
 
 _log = logging.getLogger("lookup_hints")
@@ -31,6 +35,33 @@ def accumulator_of_task(number: int, zero: Any, kind: Any) -> Any:
 
 
 # The one place where the library reaches into the JVM. (docs/decisions/0181)
+class _UnreadSocket(socket.socket):
+    """A worker's socket of which nothing more is read, until Spark closes it."""
+
+    __slots__ = ()
+
+    def recv(self, *_: int) -> bytes:
+        poll = select.poll()
+        poll.register(self, select.POLLRDHUP)
+        poll.poll()
+        return b""
+
+
+# From 4.0 on one thread of the JVM writes rows and reads answers, and writes for as long as it can: a failed
+# worker that goes on to read them, as PySpark's daemon does, keeps its own error from being read.
+# (docs/decisions/0227)
+def leave_input_unread() -> None:
+    """Let this worker, which is about to fail, read no more rows, so that Spark sees the failure at once."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and not (
+        frame.f_code.co_name == "manager" and frame.f_code.co_filename.endswith("daemon.py")
+    ):
+        frame = frame.f_back
+    opened = None if frame is None else frame.f_locals.get("sock")
+    if type(opened) is socket.socket and hasattr(select, "POLLRDHUP"):
+        opened.__class__ = _UnreadSocket
+
+
 def all_settings(conf: Any) -> dict[str, str] | None:
     """All that is set in a classic session, in two round trips; PySpark itself makes one for each key.
 

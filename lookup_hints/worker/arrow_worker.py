@@ -48,6 +48,7 @@ from lookup_hints.process import open_connectors as process
 from lookup_hints.process.open_connectors import Opened, OpenedAsync, OpenedSync, Process
 from lookup_hints.process.pickled_connector import PickledConnector
 from lookup_hints.process.running_task import running_statement, teller
+from lookup_hints.pyspark_internals import leave_input_unread
 from lookup_hints.spi import AsyncRowLookup
 from lookup_hints.spi.secrets import without_secrets
 from lookup_hints.worker.dead_letter_files import DeadLetterWriter
@@ -104,6 +105,9 @@ def look_up(
         task = _Task(own, opened, batches, watch, observer, _limiter_for(own, here), memory)
         try:
             yield from task.results()
+        except Exception:
+            leave_input_unread()
+            raise
         finally:
             counts = task.metrics
             if report is not None:
