@@ -1,4 +1,4 @@
-"""The ``http`` connector: an HTTP API that is asked for one key, or many, with each request."""
+"""The ``http`` connector: looks up one key, or many, with each request to an HTTP API."""
 
 from lookup_connectors.http.connector import HttpConnector
 

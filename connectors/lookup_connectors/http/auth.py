@@ -85,7 +85,7 @@ class ClientCredentials(Auth):
         return self._headers if time.monotonic() < self._renew_at else None
 
     async def fetched(self, client: HttpClient, lease: ByteLease, timeout: float) -> dict[str, str]:
-        """The header with a new token; whoever waited while another fetched shares what came of it."""
+        """The header with a new token; concurrent callers share one fetch and its result."""
         fetches = self._fetches
         async with one_of(self._fetching, lease):
             if self._fetches == fetches:
@@ -172,14 +172,14 @@ def _token_lifetime(told: Any) -> float:
 def auth_of(
     table: LookupTable, options: Mapping[str, Any], headers: Mapping[str, Any], home: str, secrets: set[str]
 ) -> Auth:
-    """What the options of ``table`` say of who we are; else what .netrc says, where that is wanted.
+    """The credentials from the options of ``table``, else from .netrc if that is enabled.
 
     Args:
         table: the table.
         options: its options, with references resolved.
-        headers: those of each request: who names themselves there is not looked up.
-        home: the origin that is asked.
-        secrets: takes the texts that may not be shown.
+        headers: the headers of each request: with credentials among them .netrc is not read.
+        home: the origin of the API.
+        secrets: receives the texts that must not be shown.
 
     Raises:
         HttpFailure: .netrc cannot be read.
@@ -214,7 +214,7 @@ def netrc_path() -> str:
 
 
 def _from_netrc(table: str, path: str, host: str, secrets: set[str]) -> dict[str, str]:
-    """What the file at ``path`` says of ``host``; nothing where there is no such file."""
+    """The header from the .netrc file at ``path`` for ``host``; empty if there is no such file."""
     try:
         found = netrc.netrc(path).authenticators(host)
     except FileNotFoundError:

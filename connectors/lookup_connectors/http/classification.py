@@ -1,4 +1,4 @@
-"""What a response is, by its code, headers and body: an answer, a miss or a failure of some kind. Pure."""
+"""Classify a response by status code, headers and body: an answer, a miss or a kind of failure. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Codes:
             first = int(code.lstrip("!").replace("X", "0"))
             counted = excluded if code.startswith("!") else included
             counted.update(range(first, first + (100 if code.endswith("XX") else 1)))
-        # What is excluded counts more, wherever it stands.
+        # Exclusions win, regardless of order.
         return cls(",".join(given), frozenset(included - excluded))
 
     def __str__(self) -> str:
@@ -59,14 +59,14 @@ class Codes:
 
 @dataclass(frozen=True)
 class ErrorRules:
-    """How the body of an answer says that it is none.
+    """Rules for bodies that report a miss or an error.
 
     Args:
-        miss: what gives true, or something that is not empty, where nothing was found.
-        keeps_rows: whether rows count beside that, as others of many keys may be found.
-        when: what gives true, or something that is not empty, where it does; a kind of failure is that kind.
-        kind: the kind where ``when`` names none.
-        message: where the failure is described.
+        miss: path whose value is true or not empty if nothing was found.
+        keeps_rows: whether rows beside it still count, as other keys of the request may be found.
+        when: path whose value is true or not empty for an error; it may name the kind of failure.
+        kind: the kind of failure if ``when`` names none.
+        message: path to the description of the failure.
     """
 
     miss: Path | None = None
@@ -77,17 +77,17 @@ class ErrorRules:
 
 
 class Classification(NamedTuple):
-    """What a response is.
+    """The result of classifying a response.
 
     Args:
         kind: an answer, a miss or a kind of failure.
-        rows: those of an answer.
-        document: what its body holds.
-        said: what of the body describes the failure.
-        verdict: what the body alone says of itself, where the code says nothing of a failure.
+        rows: the rows of an answer.
+        document: the parsed body.
+        said: the body's description of the failure.
+        verdict: the error that the body reports although the status code is a success.
         tip: what to try.
-        failure: the failure itself, where the body cannot be read.
-        no_place: why there are no rows, where there is no place for them.
+        failure: the failure itself, if the body cannot be read.
+        no_place: why the path to the rows leads nowhere, if it does.
     """
 
     kind: ResponseKind
@@ -138,10 +138,10 @@ class ResponseClassifier:
     # A success code.
 
     def _classify_success(self, document: Any) -> Classification:
-        """What an answer with a success code is.
+        """Classify a response with a success code.
 
         Raises:
-            HttpFailure: the document is not what it should be.
+            HttpFailure: the document is malformed.
         """
         if self.rules.miss is not None and self._apply_rule(self.rules.miss, "'miss-when'", document):
             found = self.reader.found(document) if self.rules.keeps_rows else _NONE
@@ -152,7 +152,7 @@ class ResponseClassifier:
                 document, self._check_partial_failure(document, self._classify_answer(document))
             )
         if self.reader.is_row(document):
-            return self._classify_answer(document)  # most answers, of which nothing below could say more
+            return self._classify_answer(document)  # most answers, for which nothing below applies
         errors = error_bodies.graphql_errors(document, self.reader.rows.way)
         if errors is not None and self.reader.reads("errors"):
             errors = []
@@ -178,7 +178,7 @@ class ResponseClassifier:
         if self.reader.rows.text != "@" and isinstance(text, str) and self.reader.reads_members:
             return self._classify_error_body(["message"], {"message": text}, document, None)
         if self.reader.rows.text == "@":
-            # What is no row will be refused; unless it says that it may be asked again, or finds nothing.
+            # A non-row is refused later, unless the body reports a retryable error or a miss.
             told = self._classify_by_envelope(document)
             if told is not None and told.kind != "permanent":
                 return told
@@ -206,7 +206,7 @@ class ResponseClassifier:
         return Classification("answer", self.reader.found(document), document)
 
     def _check_place_for_rows(self, document: Any, classified: Classification) -> Classification:
-        """``classified``; where it has no place for rows, with what it has instead."""
+        """``classified``; with ``no_place`` set if the path to the rows leads nowhere."""
         way = self.reader.rows.way
         is_empty = classified.kind == "answer" and not classified.rows.rows
         lost = error_bodies.misplaced(document, way) if is_empty else None
@@ -225,7 +225,7 @@ class ResponseClassifier:
         return classified._replace(no_place=" ".join(what))
 
     def _apply_rule(self, rule: Path, option: str, document: Any) -> Any:
-        """What ``rule`` gives; None where that is false or empty."""
+        """The value at ``rule``; None if it is false or empty."""
         try:
             told = rule.find(document)
         except PathFailure as error:
@@ -246,9 +246,9 @@ class ResponseClassifier:
     # Words are compared by letters and digits, from a list. A word that is not in it changes nothing.
     # (docs/decisions/0176)
     def _classify_by_envelope(self, document: Any, *, is_absent: bool = True) -> Classification | None:
-        """The failure that an answer without rows tells beside them.
+        """The failure that an answer without rows reports beside the place of the rows.
 
-        Where the place for rows is absent, a word of a limit is enough, and one of work that goes on.
+        If even that place is absent, a word about a rate limit or unfinished work is enough.
         """
         if isinstance(document, dict) and not self.reader.is_envelope(document):
             return None
@@ -325,7 +325,7 @@ class ResponseClassifier:
         return told if told in FAILURES else None
 
     def _apply_rule_quietly(self, rule: Path, document: Any) -> Any:
-        """What ``rule`` gives for the body of a failure; None where it cannot be followed."""
+        """The value at ``rule`` in the body of a failure; None if the path does not apply."""
         with suppress(HttpFailure):
             return None if document is None else self._apply_rule(rule, "", document)
         return None

@@ -1,4 +1,4 @@
-"""What the clients of HTTP have in common: bytes, traces, content codings, and how many send at once."""
+"""Shared parts of the HTTP clients: byte counts, traces, content codings, and connection limits."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class BodyTooLarge(Exception):
     """A body is larger than it may be."""
 
 
-# Content codings are undone here: httpx inflates first and tells the size afterwards. (docs/decisions/0065)
+# Content codings are decoded here, as httpx checks the size only after inflating. (docs/decisions/0065)
 def decoded(body: bytes, codings: str, most_bytes: int) -> bytes:
     """``body`` without its ``codings``, of ``most_bytes`` at most.
 
-    Unknown codings are left, as some servers name charsets.
+    Unknown codings are ignored, as some servers put charsets there.
 
     Raises:
         BodyTooLarge: it is larger.
-        zlib.error, OSError: it is not what it says.
+        zlib.error, OSError: it is not encoded as declared.
     """
     for coding in reversed(codings.lower().replace(" ", "").split(",")):
         inflate = _INFLATE.get(coding)
@@ -94,7 +94,7 @@ class HeldBack(Exception):
 
 
 MaySend: TypeAlias = Callable[[], bool]
-"""Whether a request may still leave, asked just before it does."""
+"""Whether a request may still be sent; called just before sending."""
 
 
 def send_always() -> bool:
@@ -131,18 +131,18 @@ class HttpClient(ABC):
         fresh: bool = False,
         may_send: MaySend = send_always,
     ) -> Response:
-        """The response, whose bytes ``lease`` counts; the time that they wait for room is not counted.
+        """Send and return the response; ``lease`` counts its bytes, and waiting for room is not timed.
 
         Args:
-            request: what is sent.
+            request: the request.
             timeout: seconds.
             lease: counts bytes.
             fresh: whether it needs a fresh connection.
-            may_send: whether it may still leave.
+            may_send: whether it may still be sent.
 
         Raises:
-            HeldBack: it may not.
-            KeptConnectionLost: it was sent over a kept one, which was lost.
+            HeldBack: ``may_send`` returned False.
+            KeptConnectionLost: it was sent over a kept connection, which was lost.
             HttpFailure: there is no response.
         """
         await lease.expect(self.usual.size)
@@ -160,17 +160,17 @@ class HttpClient(ABC):
     async def answer(
         self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool, may_send: MaySend
     ) -> Response:
-        """What ``send`` gives, which sees to everything around it."""
+        """The bare exchange of ``send``, which adds traces, limits and decoding."""
 
     @abstractmethod
     async def close(self) -> None:
         pass
 
     def read(self, request: Request, response: Response) -> Response:
-        """``response`` as it is to be read.
+        """``response`` with its body decoded.
 
         Raises:
-            HttpFailure: its encoding is not what it says, or it is too large.
+            HttpFailure: it is not encoded as declared, or too large.
         """
         codings = response.headers.get("content-encoding")
         if not codings:
@@ -202,9 +202,9 @@ async def one_of(places: asyncio.Semaphore, lease: ByteLease) -> AsyncIterator[N
 
 
 class ConnectionSlots:
-    """The right to use one of ``size`` connections; who finds none free waits in a row.
+    """A semaphore for ``size`` connections; waiters are served in order.
 
-    What ``asyncio.Semaphore`` does, without a coroutine and a generator for each request that need not wait.
+    Like ``asyncio.Semaphore``, without a coroutine and a generator for each request that need not wait.
     """
 
     def __init__(self, size: int) -> None:
@@ -212,7 +212,7 @@ class ConnectionSlots:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def take(self, count: int = 1) -> bool:
-        """Take so many, if they are free."""
+        """Take ``count`` slots, if they are free."""
         if self.free < count:
             return False
         self.free -= count
@@ -227,11 +227,11 @@ class ConnectionSlots:
                 await given
         except BaseException:
             if given.done() and not given.cancelled():
-                self.release()  # it came just when nobody wanted it any more
+                self.release()  # granted just as the waiter was cancelled
             raise
 
     def release(self, count: int = 1) -> None:
-        """Hand so many on to those who have waited longest."""
+        """Return ``count`` slots; those who have waited longest get them."""
         while count and self._waiting:
             given = self._waiting.popleft()
             if not given.done():

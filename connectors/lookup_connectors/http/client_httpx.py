@@ -1,7 +1,6 @@
-"""httpx as the client, where httptools is missing. Each request has a connection of its own.
+"""The client without httptools, on httpx. Each request has a connection of its own.
 
-A connection that is kept may hold an answer that nobody asked for, and httpx would take it for that of the
-next request.
+A kept connection may hold an unrequested response, and httpx would take it for that of the next request.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class HttpxClient(HttpClient):
         return self.read(request, response)
 
     def _client_for(self, request: Request) -> httpx.AsyncClient:
-        """That of the origin, which may have a proxy of its own."""
+        """The client of the origin, which may have a proxy of its own."""
         client = self._clients.get(request.origin)
         if client is None:
             tls = self._connecting.tls
@@ -118,7 +117,7 @@ def _head_bytes(line: str, headers: httpx.Headers) -> int:
 
 
 async def _run_within(timeout: float, lease: ByteLease, work: Coroutine[Any, Any, _T]) -> _T:
-    """What comes of ``work`` within ``timeout`` seconds, beside those in which ``lease`` waits for room."""
+    """The result of ``work`` within ``timeout`` seconds, not counting waits of ``lease`` for room."""
     loop = asyncio.get_running_loop()
     end = loop.time() + timeout - lease.waited(loop.time())
     task = loop.create_task(work)
@@ -138,7 +137,7 @@ async def _run_within(timeout: float, lease: ByteLease, work: Coroutine[Any, Any
 def _explain_failure(
     connecting: Connecting, request: Request, error: Exception, timeout: float
 ) -> HttpFailure:
-    """What failed, without the URL (it may hold secrets), and whether it may pass."""
+    """A text for the failure without the URL (it may hold secrets), and whether it is transient."""
     origin = request.origin
     cause: BaseException | None = error
     while cause is not None:

@@ -32,13 +32,13 @@ from lookup_connectors.shared.json_paths import Path
 
 
 class _Sign(NamedTuple):
-    """What a member beside the rows says, where it holds something, or a text that fits."""
+    """The meaning of a member beside the rows, if its value is not empty, or matches a text."""
 
     kind: Literal["transient", "permanent"] = "transient"
     text: re.Pattern[str] | None = None
 
 
-# How APIs say that what they answer is not whole, as they spell it. Names are compared without signs.
+# Names by which APIs report incomplete answers. They are compared by letters and digits only.
 _SIGNS: Mapping[str, _Sign] = {
     "_shards.failed": _Sign(),  # Elasticsearch, OpenSearch
     "_clusters.failed": _Sign(),
@@ -73,14 +73,14 @@ class FailedPart(NamedTuple):
 def failed_part(
     document: Any, path: Path, read: frozenset[str], *, has_rows: bool, heeds_errors: bool
 ) -> FailedPart | None:
-    """Where ``document`` says that a part failed of what ``path`` leads to.
+    """Where ``document`` reports that part of the result at ``path`` failed.
 
     Args:
         document: the answer.
         path: to the rows.
-        read: members of the document that are columns, and say nothing of the answer.
-        has_rows: whether rows were found: an error beside none says that all failed.
-        heeds_errors: whether an error says anything here.
+        read: members of the document that are columns, and therefore no reports.
+        has_rows: whether rows were found: without rows an error means that all failed.
+        heeds_errors: whether errors count here.
     """
     if not (path.leads_into_elements or _may_tell(document, path.way)):
         return None  # nearly all answers
@@ -146,7 +146,7 @@ _FOLLOWING = word_set(
     """
 )
 _LAST = frozenset({"islast", "islastpage", "last", "lastpage"})
-# What is a number of pages whatever it stands beside; `pages` may be those of a book.
+# Unambiguous names for a number of pages; `pages` alone may be those of a book.
 _PAGES_ALONE = frozenset(COUNTS["pages"]) - {"pages"}
 _ALL_ALONE = frozenset(COUNTS["all"]) - {"total"}
 _COUNTING = {name for names in COUNTS.values() for name in names} | {"count", "number"}
@@ -155,12 +155,12 @@ _PREFIX = re.compile(r"x-(?:wp-|ms-)?")
 
 
 class Seen(NamedTuple):
-    """How far pages were read.
+    """Progress through the pages.
 
     Args:
-        rows: so many; 0 where a total says nothing alone, as others say which page is the last.
-        page: the number of the page from 1, where we count; else 0.
-        is_total: whether any total is one of rows, and may not be a sum of money.
+        rows: rows read; 0 if a total means nothing alone, as other signs mark the last page.
+        page: number of the page from 1, if we count pages; else 0.
+        is_total: whether any "total" counts rows, and cannot be a sum of money, for example.
     """
 
     rows: int
@@ -169,7 +169,7 @@ class Seen(NamedTuple):
 
 
 def more_told(document: Any, way: Sequence[str], seen: Seen) -> str:
-    """Where ``document`` says that there is more than what ``way`` leads to; empty for nowhere."""
+    """Where ``document`` reports more rows than those at ``way``; empty if nowhere."""
     rows = listed_at(document, way)
     found = (
         (place, _more_among(beside, rows, seen, depth=2)) for place, beside in _members_beside(document, way)
@@ -201,7 +201,7 @@ def listed_at(document: Any, way: Sequence[str]) -> int:
 
 
 def _members_beside(document: Any, way: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """What is beside ``way`` at each level, with the way to there."""
+    """The members beside ``way`` at each level, with their path."""
     place = ""
     if not way and isinstance(document, list) and list(map(type, document)) == [dict, list]:
         yield "[0].", document[0]  # the World Bank
@@ -214,14 +214,14 @@ def _members_beside(document: Any, way: Sequence[str]) -> Iterator[tuple[str, Ma
 
 @lru_cache(1024)
 def _plain(name: str) -> str:
-    """``name`` as it is compared; that of a header without what most begin with."""
+    """``name`` normalised for comparison; common prefixes of headers are removed."""
     return plain_name(_PREFIX.sub("", name, count=1) if name.startswith("x-") else name)
 
 
 def _more_among(
     members: Mapping[str, Any], rows: int, seen: Seen, depth: int, *, is_inside: bool = False
 ) -> str:
-    """The member that says that there is more; with ``is_inside`` all objects tell of pages."""
+    """The member that reports more rows; with ``is_inside`` every object is about pages."""
     for name, value in members.items():
         plain = _plain(name)
         if plain in _FOLLOWING and _is_followed(value):
@@ -325,7 +325,7 @@ def cut_list(row: Any, path: Path, kind: pa.DataType) -> str:
     listed = _value_at(row, path.way)
     if isinstance(listed, list):
         for at, (place, beside) in enumerate(_members_beside(row, path.way)):
-            # What is beside it in the row itself is as other columns are, but for what bears its name.
+            # Members beside the list in the row are ordinary columns, unless they bear the list's name.
             found = _member_after_list(path.way[at], beside)
             if at and not found:
                 found = _more_among(beside, len(listed), Seen(len(listed)), depth=1)
@@ -355,7 +355,7 @@ def _find_cut_list(value: Any, kind: pa.DataType) -> str:
         inside = value.get(field.name)
         if isinstance(inside, list):
             found = _member_after_list(field.name, beside)
-            # A struct that has a list alone is what holds a page.
+            # A struct with nothing but a list holds a page.
             if len(fields) == 1 and not found:
                 found = _more_among(beside, len(inside), Seen(len(inside)), depth=1)
             if found:

@@ -1,4 +1,4 @@
-"""One connection of HTTP/1.1, asked one thing at a time, and the guard against unrequested answers."""
+"""One HTTP/1.1 connection with one request at a time, and the guard against unrequested responses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LENGTHS = frozenset({"content-length", "transfer-encoding"})
 
 
 class BrokenOff(Exception):
-    """The line ended, or what came is not HTTP, before the response was whole."""
+    """The connection ended, or sent something other than HTTP, before the response was complete."""
 
     def __init__(self, text: str, *, untouched: bool) -> None:
         super().__init__(text)
@@ -48,7 +48,7 @@ class ResponseSink(Protocol):
 
 
 class Head(NamedTuple):
-    """What the head of an answer says that tells how long it is."""
+    """The fields of a response's head that determine its length."""
 
     status: int
     headers: dict[str, str]
@@ -57,7 +57,7 @@ class Head(NamedTuple):
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection, asked one thing at a time; also what the parser calls back."""
+    """One connection with one request at a time; also the callbacks of the parser."""
 
     def __init__(
         self, connecting: Connecting, origin: HttpOrigin, desync: DesyncGuard, heads: dict[bytes, Head]
@@ -71,10 +71,10 @@ class HttpConnection(asyncio.Protocol):
         self._peek: Peek | None = None
         self._is_secure = False
         self.is_reusable = True
-        """Whether it may be asked once more."""
+        """Whether it can take another request."""
         self.questions = 0
         self.used_at = 0.0
-        self._is_answered = True  # so far nothing is asked
+        self._is_answered = True  # no request yet
         self._is_answered_twice = False
         # Of the question:
         self.answer: ResponseSink | None = None
@@ -93,13 +93,13 @@ class HttpConnection(asyncio.Protocol):
     # Before a request goes out nothing may wait to be read: not in TLS, not in the socket.
     # (docs/decisions/0081)
     def is_silent(self) -> bool:
-        """Whether it may be asked, and nothing waits to be read that was not asked for."""
+        """Whether it can take a request, and no unrequested data waits to be read."""
         assert self._transport is not None
         assert self._peek is not None
         if not self.is_reusable or self._transport.is_closing():
             return False
         if self._is_secure and not self.questions:
-            return True  # what waits is TLS's own
+            return True  # the waiting data belongs to TLS
         came = self._peek.waiting()
         if came and not self._is_secure:
             self._desync.came(self.origin.url, came, self.questions)
@@ -117,12 +117,12 @@ class HttpConnection(asyncio.Protocol):
         sink: ResponseSink,
         may_send: MaySend = send_always,
     ) -> None:
-        """Take ``data`` to be sent; ``sink`` is told the response, or a failure, by ``end``.
+        """Queue the request ``data``; ``sink`` gets the response, or a failure, by ``end``.
 
-        Where it may not be sent any more when its turn comes, that failure is ``HeldBack``.
+        If it may no longer be sent when its turn comes, the failure is ``HeldBack``.
 
-        The client sees to both: it calls ``send``, and looks at the time. What ``lease`` waits is added to
-        ``end``, all of it since it was made.
+        The client is responsible for calling ``send`` and for the timeout. All waiting of ``lease`` is added
+        to ``end``.
         """
         self._body = []
         self._size = self._announced = self._counted = self._head_size = 0
@@ -135,7 +135,7 @@ class HttpConnection(asyncio.Protocol):
         self._unsent = data
 
     def send(self) -> None:
-        """Send what is asked, if it is still wanted, and if nothing came that was not asked for."""
+        """Send the request, if it is still wanted, and no unrequested data came."""
         data, self._unsent = self._unsent, None
         if data is None or self.answer is None or self.answer.done():
             return
@@ -152,7 +152,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.write(data)
 
     def forget(self) -> None:
-        """The question is over: let go what was kept for it."""
+        """Release the state of a request that has ended."""
         self.answer = self._lease = self._unsent = None
         self._body = []
         if self._granted is not None:
@@ -163,7 +163,7 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # What the event loop tells.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not every loop's transports are subclasses: those of uvloop are not.
@@ -201,7 +201,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _handle_unexpected(self, data: bytes) -> None:
         self.is_reusable = False
-        if self._is_answered:  # else it is what nobody waits for any more
+        if self._is_answered:  # else it is the response of an abandoned request
             self._desync.came(self.origin.url, data, self.questions)
 
     # Many answers have one and the same head, which need not be parsed again.
@@ -228,7 +228,7 @@ class HttpConnection(asyncio.Protocol):
         self.answer.set_result(Response(head.status, head.headers, body))
 
     def _count_body(self) -> None:
-        """Count the body as announced, or as it comes; where there is no room, wait before reading on."""
+        """Count the body by its announced length, or as it arrives; pause reading while there is no room."""
         lease, transport = self._lease, self._transport
         if lease is None or transport is None:
             return
@@ -263,7 +263,7 @@ class HttpConnection(asyncio.Protocol):
             text = "the connection was closed" if error is None else str(error) or type(error).__name__
             self.fail(BrokenOff(text, untouched=not self._has_head))
 
-    # What the parser tells.
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
         self._headers = {}
@@ -326,11 +326,11 @@ _ANSWER = re.compile(rb"\s*HTTP/\d(?:\.\d)? (\d{3})")
 # Over HTTP/1.1 only the order says whose an answer is. A second answer to one question would become the next
 # key's. (docs/decisions/0081, docs/decisions/0065)
 class DesyncGuard:
-    """What came unasked over all connections of one client.
+    """Tracks unrequested responses over all connections of one client.
 
-    An origin that has sent one answer too many is asked over a new connection each time. Where any of its
-    connections has served a second question, before or since, an answer may have been taken for that of the
-    next one: whatever is asked from then on fails, so that no wrong row stays unnoticed.
+    An origin that sent one response too many gets a new connection for each request. If any of its
+    connections served a second request, before or since, a response may have been taken for that of the next
+    request. Then all further requests fail, so that no wrong row goes unnoticed.
     """
 
     def __init__(self, table: str) -> None:
@@ -340,7 +340,7 @@ class DesyncGuard:
         self._is_in_doubt = False
 
     def came(self, origin: str, data: bytes, questions: int) -> None:
-        """``data`` came from ``origin`` on a connection that had been asked this many ``questions``."""
+        """Record unrequested ``data`` from ``origin`` on a connection after this many requests."""
         answer = _ANSWER.match(data)
         if answer is None or not _is_row_or_miss(int(answer[1])):
             return
@@ -348,10 +348,10 @@ class DesyncGuard:
         self._is_in_doubt |= questions > 1 or origin in self._asked_again
 
     def answered_again(self, origin: str) -> None:
-        """A connection to ``origin`` that was asked several times got an answer to the last question.
+        """Record a response to the latest of several requests on a connection to ``origin``.
 
-        It may be the second answer to the question before. Whether it is, only that connection would show
-        later, and it may be closed by then.
+        It may be a second response to the request before. Only that connection could show this later, and it
+        may be closed by then.
         """
         self._asked_again.add(origin)
         self._is_in_doubt |= origin in self._origins
@@ -384,7 +384,7 @@ def _is_row_or_miss(status: int) -> bool:
 
 
 class Peek:
-    """Looks at what waits to be read on an open ``connection``, and takes nothing."""
+    """Checks for unread data on an open ``connection`` without consuming it."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

@@ -100,14 +100,14 @@ class HttpConnector(
         return plan_of(self.table).templates.needed
 
     def request_columns(self) -> frozenset[str]:
-        """The columns that the templates name: each changes what is asked for."""
+        """The columns that the templates name: each changes the request."""
         return plan_of(self.table).templates.columns
 
     def keys_per_request(self) -> int:
         return int(self.table.options.get("keys-per-request", "1"))
 
     def opened_with(self) -> Hashable:
-        """The files that options and references name, and that of .netrc."""
+        """The versions of the files that options and references name, and of .netrc."""
         return super().opened_with(), identity_of_file(netrc_path())
 
     def origin(self) -> str:
@@ -115,7 +115,7 @@ class HttpConnector(
         return origin_and_user(self.table)
 
     def secrets(self) -> set[str]:
-        """Passwords, tokens, and what references in the options stand for."""
+        """Passwords, tokens, and the values of references in the options."""
         return self._live.secrets if self._live else self.table.read(self.OPTIONS)[1]
 
     # Life.
@@ -160,7 +160,7 @@ class HttpConnector(
             return await self._look_up_each(request, lambda row: live.row_under(row, lease))
 
     async def _gather_or_cancel(self, parts: Sequence[Coroutine[Any, Any, _T]]) -> list[_T]:
-        """What all ``parts`` return; where one fails, none is left running."""
+        """The results of all ``parts``; if one fails, the others are cancelled."""
         if len(parts) == 1:
             return [await parts[0]]
         tasks = [asyncio.ensure_future(part) for part in parts]
@@ -182,7 +182,7 @@ class HttpConnector(
     # Memory.
 
     def hold_back(self, task: Hashable, *, needs_answer: bool) -> None:
-        """Take no more bytes of answers; where a row waits for one, those of the oldest lookup alone."""
+        """Stop reading responses; if ``needs_answer``, go on with those of the oldest lookup only."""
         if self._live is not None:
             self._live.client.budget.hold_back(task, needs_answer=needs_answer)
 
@@ -193,8 +193,8 @@ class HttpConnector(
     # Outcomes.
 
     def outcome_rows(self, keys: pa.Table, schema: pa.Schema, outcome: Outcome) -> pa.Table | None:
-        """Where `outcome-rows` asks for it: the key, and in the columns for it what happened."""
-        # Asked without a connection, too: that there is none may be the outcome.
+        """With `outcome-rows`: rows of the keys, with the outcome in the metadata columns."""
+        # Also called without a connection, as its failure may be the outcome.
         live = self._live
         tells = live.tells_outcomes if live else self.table.read(self.OPTIONS)[0]["outcome-rows"]
         if not tells:
@@ -208,7 +208,7 @@ class HttpConnector(
     DRIVERS = ("httptools", "httpx")
 
     def endpoints(self) -> Sequence[Endpoint]:
-        """The host of the URL, or that of the proxy; none where the environment may name a proxy."""
+        """The host of the URL or of the proxy; none if the environment may name a proxy."""
         options = self.table.read(self.OPTIONS)[0]
         if options["use-environment"] and any(name in os.environ for name in _PROXIES):
             return ()
@@ -218,7 +218,7 @@ class HttpConnector(
         return [Endpoint(host, port, _tls_of(self.table.name, options) if is_tls else None)]
 
     def health(self, request: HealthRequest) -> Iterator[HealthCheck]:
-        """How many connections there will be; the rest shows when it is asked."""
+        """The number of connections; everything else shows in the trial lookups."""
         connections: int = self.table.read(self.OPTIONS)[0]["connections"]
         yield connections_check(request, min(request.capacity, connections), {})
 
@@ -271,7 +271,7 @@ class _RowsOfKey(list[Any]):
 
 
 class OpenHttp:
-    """What an open connector has: made from the options of ``table``, on the machine that connects.
+    """The state of an open connector, made from the options of ``table`` on the machine that connects.
 
     Raises:
         HttpFailure: an option is wrong.
@@ -353,7 +353,7 @@ class OpenHttp:
     # Many keys, started together.
 
     def starter(self, take: TakeRows) -> StartedKeys | None:
-        """What starts keys; None where each of them needs a connection, or more pages than answer it."""
+        """The starter of many keys; None if keys may need connections of their own, or further pages."""
         closes = any(name.lower() == "connection" for name in self._templates.headers)
         if closes or self.plan.paging.is_counted or not self.client.keeps_connections:
             return None
@@ -389,7 +389,7 @@ class OpenHttp:
         lease: ByteLease,
         begun: Begun | None = None,
     ) -> tuple[PageRows, RowMetadata]:
-        """The rows of all pages, of which ``first`` asks for the first one, and how they were found."""
+        """The rows of all pages, beginning with the request ``first``, and their metadata."""
         started = begun.time if begun else time.monotonic()
         deadline = None if request.timeout is None else started + request.timeout
         try:
@@ -411,7 +411,7 @@ class OpenHttp:
         return None
 
     def _key_columns_given(self, key: Key) -> Key:
-        """What need not be in the rows of ``key``, as the request said it, and no path leads to it there."""
+        """The values of ``key`` that rows need not repeat: settled by the request, and read by no path."""
         said = self.plan.reader.said
         return key if said.isdisjoint(key) else {name: key[name] for name in key if name not in said}
 
@@ -448,7 +448,7 @@ class OpenHttp:
     def _sendable_positions(
         self, keys: TemplateKeys, positions: Sequence[int], failures: dict[int, HttpFailure]
     ) -> list[int]:
-        """Those of ``positions`` whose key can be sent; why others cannot is put into ``failures``."""
+        """The ``positions`` whose keys can be sent; reasons for the others go into ``failures``."""
         sendable = []
         for at in positions:
             try:
@@ -478,7 +478,7 @@ _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY
 
 
 def _resolve_templates(table: LookupTable, secrets: set[str]) -> Templates:
-    """The templates of ``table`` with references read here; what these stand for goes to ``secrets``."""
+    """The templates of ``table`` with references resolved; their values are added to ``secrets``."""
     return plan_of(table).templates.resolved(
         lambda text: table.resolve(text, option="url, query, header or body", known=secrets)
     )

@@ -1,6 +1,6 @@
-"""What an answer says beside its rows: that it failed, why, that it is not there yet. All of it is pure.
+"""Read errors, their reasons and pending results from the members beside the rows. Pure functions.
 
-Names and words of JSON are compared by letters and digits: ``rate_limited`` and ``RateLimited`` are one.
+Names and words are compared by letters and digits only: ``rate_limited`` equals ``RateLimited``.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ _FAILED = (
 _UNFINISHED = word_set("pending queued processing inprogress running computing notready")
 _FINISHED = word_set("done complete completed iscomplete jobcomplete finished isfinished ready isready")
 HOLDERS = word_set("meta metadata status header head responsestatus responseheader")
-"""Objects that hold what an answer says of itself."""
+"""Names of objects with information about the answer itself."""
 PAGES = word_set(
     """
     pagination paging page pageinfo pages links meta metadata cursor cursors responsemetadata paginginfo
@@ -116,7 +116,7 @@ COUNTS = {
     "page": ("page", "currentpage", "pagenumber", "pageindex"),
     "pages": ("totalpages", "pagecount", "lastpage", "pages", "nbpages", "numpages", "pagestotal"),
 }  # fmt: skip
-"""A start and a total, or a page and the number of pages, tell together whether there is more."""
+"""Pairs that show together whether there is more: a start and a total, or a page and the page count."""
 
 _FINDS_NOTHING = re.compile(r"\b(?:no|not)\b.*\bfound\b|\bno (?:data|records?|results?)\b", re.IGNORECASE)
 _COUNTED = {*COUNTS["all"], "totalrows", "count", "resultcount"}
@@ -141,7 +141,7 @@ def word(text: str) -> str:
 
 
 def words(document: Any) -> frozenset[str]:
-    """The codes that ``document`` tells of its failure; a member that is true is one."""
+    """The error codes in ``document``; the name of a member that is true counts as one."""
     codes = {word(text) for name, text in _texts_of_error(document, _DEPTH) if name in _CODES}
     members = document.items() if isinstance(document, dict) else ()
     return frozenset(codes | {plain_name(name) for name, value in members if value is True})
@@ -165,7 +165,7 @@ def pause_told(document: Any, wall_clock: float) -> float | None:
 
 
 def _texts_of_error(value: Any, depth: int, name: str = "") -> Iterator[tuple[str, str]]:
-    """The texts and numbers of an error, each with its plain name; what lies deep, or far, is left out."""
+    """The texts and numbers of an error, each with its plain name, limited in depth and number."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, int | float | Decimal) and not isinstance(value, bool):
@@ -181,10 +181,10 @@ def _texts_of_error(value: Any, depth: int, name: str = "") -> Iterator[tuple[st
 
 
 def graphql_errors(document: Any, way: Sequence[str]) -> list[Any] | None:
-    """The errors of a GraphQL response that concern what ``way`` leads to.
+    """The errors of a GraphQL response that concern the result at ``way``.
 
-    Those that only say that something is not there are left out, and those of another field of the query.
-    None where it is no such response, or one without errors.
+    Errors that only mean "not found", and those of other fields of the query, are left out. None if it is
+    not a GraphQL response, or has no errors.
     """
     errors = document.get("errors") if isinstance(document, dict) else None
     if not isinstance(errors, list) or not {"data", "errors", "extensions"}.issuperset(document):
@@ -202,7 +202,7 @@ def graphql_errors(document: Any, way: Sequence[str]) -> list[Any] | None:
 
 
 def _says_not_found(error: Any) -> bool:
-    """Whether ``error`` is, or has, a code that says that what was asked for is not there."""
+    """Whether ``error`` is, or has, a code that means "not found"."""
     if isinstance(error, list):
         return bool(error) and all(map(_says_not_found, error))
     if isinstance(error, dict):
@@ -216,7 +216,7 @@ def _says_not_found(error: Any) -> bool:
 
 
 def envelopes(document: Mapping[str, Any], way: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    """What is beside ``way`` in ``document``, from the outside to the inside, and what holders there hold."""
+    """The objects along ``way`` in ``document``, outermost first, and the holders (`HOLDERS`) in them."""
     level: Any = document
     for name in way or ("",):
         if not isinstance(level, dict):
@@ -253,7 +253,7 @@ def is_refused(envelope: Mapping[str, Any]) -> bool:
     )
 
 
-# An API may answer an error with 200; taken for rows, each was a miss that nobody saw. (docs/decisions/0176)
+# An API may send an error with status 200; taken for rows, it would be a silent miss. (docs/decisions/0176)
 def errors_told(envelope: Mapping[str, Any]) -> list[str]:
     """The members of ``envelope`` that are errors though rows came; a message alone may be one of success."""
     return [
@@ -267,15 +267,15 @@ def errors_told(envelope: Mapping[str, Any]) -> list[str]:
 
 
 def nothing_told(envelope: Mapping[str, Any]) -> bool:
-    """Whether an error in ``envelope`` says that what was asked for is not there."""
+    """Whether an error in ``envelope`` means "not found"."""
     return any(plain_name(name) in ERRORS and _says_not_found(value) for name, value in envelope.items())
 
 
 def null_explained(document: Any, way: Sequence[str]) -> tuple[Mapping[str, Any], list[str]]:
-    """What is beside a null to which ``way`` leads, and what of it speaks of a failure.
+    """The members beside a null at ``way``, and those of them that indicate a failure.
 
-    A message does beside a code where none of them is of success. A code does alone beside a name for rows of
-    any kind, where it is a number that no API writes for success.
+    A message indicates one beside a code, if none of them means success. A code alone does beside a generic
+    name for rows, if it is a number that no API uses for success.
     """
     beside: dict[str, Any] = {}
     name = ""
@@ -303,14 +303,14 @@ def null_explained(document: Any, way: Sequence[str]) -> tuple[Mapping[str, Any]
 
 
 class Misplaced(NamedTuple):
-    """What was found where a way to rows should lead on to ``name``."""
+    """The value found where the path to the rows should continue with ``name``."""
 
     name: str
     found: Any
 
     @property
     def may_be_rows(self) -> bool:
-        """Whether a member holds objects that are neither errors nor said of the answer."""
+        """Whether a member holds objects that are neither errors nor information about the answer."""
         return isinstance(self.found, dict) and any(
             plain_name(name) not in ERRORS | HOLDERS | PAGES
             and (isinstance(value, dict) or (isinstance(value, list) and isinstance(value[0], dict)))
@@ -320,10 +320,9 @@ class Misplaced(NamedTuple):
 
 
 def misplaced(document: Any, way: Sequence[str]) -> Misplaced | None:
-    """What ``document`` has where ``way`` does not lead on; None where there is a place for rows, or nothing.
+    """The value at which ``way`` breaks off in ``document``; None if there is a place for rows, or nothing.
 
-    An answer that says no more than that all is well, that nothing is found, or where its pages are (as HAL
-    does), has nothing.
+    An answer that reports only success, no results, or links to pages (as in HAL) has nothing.
     """
     for name in way:
         if not isinstance(document, dict):
@@ -401,7 +400,7 @@ def told_of(envelope: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]
 
 
 def status_told(envelope: Mapping[str, Any]) -> int | None:
-    """The status code that ``envelope`` tells, 400 to 599, as some APIs send all with status 200."""
+    """The status code in ``envelope``, 400 to 599, as some APIs send everything with status 200."""
     error, errors = envelope.get("error"), envelope.get("errors")
     inside = [error, *(errors[:1] if isinstance(errors, list) else ())]
     for each in (envelope, *(each for each in inside if isinstance(each, dict))):

@@ -26,13 +26,13 @@ SECOND_TRIES = 10
 _ANSWERS = ("answer", "miss")
 # A parsed document of small objects takes this many times the bytes of its text.
 _PARSED = 8
-# What gateways answer where they cannot reach the server.
+# Status codes of gateways that cannot reach the server.
 _UNREACHABLE = (502, 503, 504)
 _OURS = frozenset({"authorization", "cookie", "proxy-authorization", "host"})
 
 
 class Answered(NamedTuple):
-    """A success or a miss: what was asked (after redirects), what came, and what it is."""
+    """A success or a miss: the request (after redirects), the response, and its classification."""
 
     request: Request
     response: Response
@@ -40,7 +40,7 @@ class Answered(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A request that was sent already, with these credentials and at this time, and what came of it."""
+    """A request that was sent already, with its credentials, time, and response or failure."""
 
     request: Request
     credentials: dict[str, str]
@@ -52,7 +52,7 @@ class Begun(NamedTuple):
 
 
 def ending_of_failure(failure: Exception) -> Ending:
-    """What a failure says of the server, without a response."""
+    """The state of the server as a failure without a response shows it."""
     if isinstance(failure, KeptConnectionLost) or not isinstance(failure, HttpFailure) or failure.permanent:
         return "unknown"  # servers close connections that they do not need
     return "lost"
@@ -62,19 +62,19 @@ def ending_of_failure(failure: Exception) -> Ending:
 # (docs/decisions/0021)
 @dataclass
 class Exchange:
-    """Asks one origin, under its limits, with its credentials.
+    """Sends requests to one origin, under its limits, with its credentials.
 
     Args:
         table: its name, for messages.
         client: sends requests.
-        home: the origin of the table; credentials and what is private are for it alone.
-        auth: who we are.
-        classify: says what a response is.
+        home: the origin of the table; only it gets credentials and private parts.
+        auth: the credentials.
+        classify: classifies a response.
         request_timeout: seconds for each request.
-        max_redirects: how many are followed.
+        max_redirects: redirects to follow at most.
         allowed: other origins that redirects and pages may lead to.
-        waits: whether it waits when the server wants less.
-        check_origin: raises where the security policy forbids an origin.
+        waits: whether it waits when the server asks for a pause.
+        check_origin: raises if the security policy forbids an origin.
         clock: seconds.
         wall_clock: seconds since 1970.
     """
@@ -98,9 +98,9 @@ class Exchange:
     async def ask(
         self, request: Request, deadline: float | None, lease: ByteLease, begun: Begun | None = None
     ) -> Answered:
-        """What answers ``request``: a success or a miss, after redirects, pauses and a renewed token.
+        """The answer to ``request``: a success or a miss, after redirects, pauses and a renewed token.
 
-        Its bytes are counted by ``lease``. Where it was sent already, ``begun`` is what came of that.
+        Its bytes are counted by ``lease``. ``begun`` is the first attempt, if it was sent already.
 
         Raises:
             HttpFailure: anything else.
@@ -127,7 +127,7 @@ class Exchange:
                         response, classified, begun.ending, begun.wait, deadline
                     )
             except KeptConnectionLost:
-                # Few at once: where the server is down, they are what finds out.
+                # Few at once, as they serve to detect a server that is down.
                 async with one_of(self._second_tries, lease):
                     response, classified, wait = await self._with_permit(
                         signed, own, deadline, lease, fresh=True
@@ -161,12 +161,12 @@ class Exchange:
         after: float | None = None,
         fresh: bool = False,
     ) -> tuple[Response, Classification | None, float | None]:
-        """The response, by a permit of ``own``; and if it must be asked again, after how many seconds.
+        """The response, under a permit of ``own``; and the seconds until a repeat, if one is needed.
 
         A large body is not classified yet: that must wait for room, and no permit should be held meanwhile.
 
         Raises:
-            HttpFailure: there is no response, or one that says when to come back, which is too late.
+            HttpFailure: there is no response, or one that asks for a pause beyond the timeout.
         """
         while True:
             if after is not None or not own.try_acquire():
@@ -199,8 +199,8 @@ class Exchange:
                 self._seconds_before_repeat(response, classified, ending, wait, deadline),
             )
 
-    # Retry-After: 0 for ever would be asked at the speed of the network; one of 400 digits would close the
-    # origin. (docs/decisions/0065)
+    # An endless Retry-After: 0 would cause requests at the speed of the network; one of 400 digits would
+    # close the origin. (docs/decisions/0065)
     def _seconds_before_repeat(
         self,
         response: Response,
@@ -227,10 +227,10 @@ class Exchange:
         return classified.kind in _ANSWERS and not is_elsewhere
 
     def assessed(self, response: Response) -> tuple[Classification | None, Ending, float | None]:
-        """What a response is, what it says of the server, and the pause in seconds that it asks for.
+        """The classification of a response, the state of the server, and the requested pause in seconds.
 
-        A large body is not classified yet: that must wait for room. "Now" (``Retry-After: 0``, or a moment
-        that is gone) is no word: nobody would ever pause.
+        A large body is not classified yet: that must wait for room. "Now" (``Retry-After: 0``, or a moment in
+        the past) is ignored, as it would mean no pause at all.
         """
         classified = self.classify(response) if len(response.body) <= SMALL_BODY else None
         kind = "answer" if classified is None else classified.kind
@@ -256,17 +256,17 @@ class Exchange:
         return min(self.request_timeout, max(deadline - self.clock(), 1e-3))
 
     def signed(self, requests: Sequence[Request], credentials: dict[str, str]) -> Sequence[Request]:
-        """``requests`` to the home origin with what proves who we are."""
+        """``requests`` to the home origin with credentials."""
         return (
             [self._with_credentials(request, credentials) for request in requests]
             if credentials
             else requests
         )
 
-    # What a reference stands for goes to the origin of `url` alone; a redirect elsewhere carries only what
-    # was written out. (docs/decisions/0082)
+    # Values of references go only to the origin of `url`; a redirect elsewhere carries only literal text.
+    # (docs/decisions/0082)
     def _with_credentials(self, request: Request, credentials: dict[str, str]) -> Request:
-        """``request`` with what proves who we are; no other origin gets to see that, or anything private."""
+        """``request`` with credentials; for other origins without them and without private parts."""
         if not credentials and not request.headers:
             return request
         if request.origin == self.home:
@@ -283,7 +283,7 @@ class Exchange:
             return
         tip = " That is longer than this lookup has left: raise 'timeout'." if self.waits else ""
         wants = f" and wants a pause of {pause:.3g} s" if pause else ""
-        # 429 says by itself what is the matter.
+        # 429 needs no further explanation.
         told = classified.said or ("" if response.status == 429 else response.excerpt())
         raise HttpFailure(
             f"table {self.table}: {self.home} answered {response.status}{wants}.{_says_text(told)}{tip}",
@@ -298,7 +298,7 @@ class Exchange:
                 f" {request.origin}. 'max-redirects' says how many are followed.",
                 permanent=True,
             )
-        # What browsers do: only 307 and 308 repeat a POST. Without its body it would ask for something else.
+        # As in browsers, only 307 and 308 repeat a POST. Without its body it would be another request.
         if response.status in (301, 302) and request.body is not None:
             raise HttpFailure(
                 f"table {self.table}: {request.origin} answered {response.status} to POST, a redirect which"

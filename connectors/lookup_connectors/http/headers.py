@@ -1,4 +1,4 @@
-"""What headers of an answer say: lists such as ``Link``, pauses and rate limits."""
+"""Read response headers: lists such as ``Link``, pauses and rate limits."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Member(NamedTuple):
     """One member of a list.
 
     Args:
-        value: what it is; a URL stands in ``<`` and ``>``.
-        parameters: by name in lower case; of a name that comes twice the first one counts (RFC 8288).
+        value: its value; a URL is in ``<`` and ``>``.
+        parameters: by name in lower case; the first of duplicate names counts (RFC 8288).
     """
 
     value: str
@@ -79,9 +79,9 @@ def next_link(header: str, base: str) -> str | None:
 
 # A number above it is a moment, below it a time from now.
 _EPOCH = 1e9
-# Above the first a moment is told in so many parts of a second.
+# Moments above the first number are in units of a second divided by the second one.
 _FINER_THAN_SECONDS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
-# A longer pause is a mistake of the server, which should not close an origin for good.
+# A longer pause is a mistake of the server, and should not close an origin forever.
 _LONGEST_TOLD = 7 * 86400.0
 _MOST_DIGITS = 30
 
@@ -97,7 +97,7 @@ _ISO = re.compile(
 
 
 class Limit(NamedTuple):
-    """A limit that headers tell of: what remains of it, None where that is not said, and when it is reset."""
+    """A rate limit from headers: the remaining requests (None if not given), and the time of its reset."""
 
     remaining: float | None
     reset: str
@@ -108,10 +108,10 @@ class Limit(NamedTuple):
 
 
 def reported_pause(status: int, headers: Mapping[str, str], wall_clock: float) -> float | None:
-    """Seconds that a response asks to wait before the next request, or None.
+    """The pause in seconds that a response requests before the next request, or None.
 
-    ``Retry-After`` counts on 403, 429 and 503; the rate-limit headers count where nothing remains, or where
-    they leave open what remains and the code says that it is nothing.
+    ``Retry-After`` counts on 403, 429 and 503; rate-limit headers count if nothing remains, or if they leave
+    that open and the status code means it.
     """
     told = retry_after(headers, wall_clock) if status in (403, 429, 503) else None
     if told is not None or "limit" not in "\n".join(headers):
@@ -134,9 +134,9 @@ def retry_after(headers: Mapping[str, str], wall_clock: float) -> float | None:
 
 
 def seconds(text: str, wall_clock: float) -> float | None:
-    """The seconds that ``text`` is from now: a number, a duration such as ``6m0s``, a date; None for others.
+    """Seconds from now until ``text``: a number, a duration such as ``6m0s``, or a date; else None.
 
-    A header that came twice is both its values with a comma between; the longer one counts.
+    A repeated header arrives as values with commas between; the longest counts.
     """
     text = text.strip()
     if len(text) <= _MOST_DIGITS and _NUMBER.fullmatch(text):
@@ -159,7 +159,7 @@ def seconds(text: str, wall_clock: float) -> float | None:
 
 
 def _parse_date(text: str) -> float | None:
-    """The moment that a date of HTTP or ISO 8601 tells, in seconds since 1970; without a zone, of UTC."""
+    """An HTTP or ISO 8601 date in seconds since 1970; UTC if it has no zone."""
     told: datetime | None = None
     iso = _ISO.fullmatch(text)
     with suppress(ValueError, TypeError, IndexError, OverflowError):
@@ -190,7 +190,7 @@ def _seconds_until_resets(limits: Iterable[Limit], wall_clock: float) -> list[fl
 
 
 def _read_limits(headers: Mapping[str, str]) -> list[Limit]:
-    """What headers tell of each limit."""
+    """The rate limits in headers."""
     told: dict[str, dict[str, str]] = {}
     for name in headers:
         if _ABOUT_LIMITS.search(name):
@@ -207,7 +207,7 @@ def _read_limits(headers: Mapping[str, str]) -> list[Limit]:
 
 @lru_cache(256)
 def _limit_and_field(name: str) -> tuple[str, str]:
-    """Which limit the header ``name`` tells of, and what of it: what remains, its reset, the time until it.
+    """The limit and the field that the header ``name`` is about: remaining, reset, or time until reset.
 
     >>> _about("x-ratelimit-reset-tokens"), _about("ratelimit-reset-after"), _about("ratelimit-policy")
     (('ratelimit--tokens', 'reset'), ('ratelimit-', 'after'), ('ratelimit-policy', ''))
@@ -221,7 +221,7 @@ def _limit_and_field(name: str) -> tuple[str, str]:
 
 
 def _limits_of_header(told: Mapping[str, str]) -> Iterator[Limit]:
-    """The limits that one header of each kind tells of: several, with a comma between, or one."""
+    """The limits in one header of each kind: one, or several with commas between."""
     reset = told.get("after") or told.get("reset") or ""
     left = told["remaining"].split(",") if "remaining" in told else []
     resets = reset.split(",")

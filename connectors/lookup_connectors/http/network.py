@@ -1,4 +1,4 @@
-"""How connections are made: TLS, proxies, and what fails on the way."""
+"""Make connections: TLS, proxies, and their failures."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _Connection = TypeVar("_Connection", bound=asyncio.Protocol)
 
 @dataclass(frozen=True)
 class Connecting:
-    """How connections are made, and what is read from them.
+    """Settings of connections.
 
     Args:
         table: its name, for messages.
-        connections: how many at once.
-        connect_timeout: seconds for one to be made.
+        connections: the most at once.
+        connect_timeout: seconds to connect.
         idle_timeout: seconds after which an unused one is closed.
         most_bytes: the largest body that is read.
-        tls: what TLS trusts, and shows.
+        tls: trusted certificates, and the client's own.
         proxy: URL of a proxy, or None.
-        environment: whether proxies of the environment are used.
+        environment: whether proxies from environment variables are used.
     """
 
     table: str
@@ -106,10 +106,10 @@ class HttpOrigin:
 
 
 def _proxy_of(connecting: Connecting, scheme: str, authority: str) -> Proxy | None:
-    """The proxy that asks an origin: that of the options, or of the environment if it counts.
+    """The proxy for an origin: from the options, or from the environment if enabled.
 
     Raises:
-        HttpFailure: it is of a kind that we do not know.
+        HttpFailure: its kind is not supported.
     """
     found = connecting.proxy
     if found is None and connecting.environment and not proxy_bypass(authority):
@@ -129,7 +129,7 @@ def _proxy_of(connecting: Connecting, scheme: str, authority: str) -> Proxy | No
 
 
 def basic(user: str, password: str) -> str:
-    """What the header of basic authentication says."""
+    """The value of the header for basic authentication."""
     return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
 
 

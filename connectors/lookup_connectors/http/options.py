@@ -228,7 +228,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Plan:
-    """What a table asks with, and how it reads what comes."""
+    """The parsed options of a table: its request, and how it reads responses."""
 
     templates: Templates
     reader: ResponseReader
@@ -289,7 +289,7 @@ class _HttpPlanning:
         return self._options.get(key, "")
 
     def _find_column(self, key: str, name: str) -> str | None:
-        """The column that the option ``key`` calls ``name``, in whatever case."""
+        """The column ``name`` of the option ``key``, ignoring case."""
         found = next((each for each in self._names if each.lower() == name.lower()), None)
         if found is None:
             self._add_problem(f"{key!r}: there is no column {name!r}", nearest(name, self._names))
@@ -537,7 +537,7 @@ def check_address(address: Template) -> str:
 
 
 def origin_and_user(table: LookupTable) -> str:
-    """What the budgets of ``table`` belong to; empty where a reference cannot be resolved here."""
+    """The owner of the budgets of ``table``; empty if a reference cannot be resolved here."""
     with suppress(OptionError, ValueError):
         user = resolved(table, "username") or resolved(table, "oauth2-client-id")
         return origin_text(origin_of(resolved(table, "url")), user)
@@ -553,7 +553,7 @@ def origins(text: str) -> frozenset[str]:
 
 
 def _blank_braces(text: str) -> str:
-    """``text`` without what stands in braces, which is a reference or a column."""
+    """``text`` without the references and columns in braces."""
     return _BRACES.sub(lambda match: "_" * len(match[0]), text)
 
 
@@ -584,7 +584,7 @@ def check_options(table: LookupTable) -> None:
 
 
 def check_other_urls(table: LookupTable, given: Mapping[str, Any]) -> None:
-    """Refuse parts of the URLs of tokens and proxies that nobody would read."""
+    """Refuse parts of the URLs of tokens and proxies that would be ignored."""
     for option in ("oauth2-token-url", "proxy"):
         text = _blank_braces(given.get(option) or "")
         authority, _, rest = text.partition("://")[2].partition("/")

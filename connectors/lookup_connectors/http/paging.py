@@ -23,23 +23,23 @@ KINDS = ("none", "link", "next_url", "cursor", "page", "offset")
 
 _PART = re.compile(r"(\d{1,18})-(\d{1,18})/(\d{1,18})")
 _ASKED_FOR = "'page' or 'offset' may ask for the rest, or 'cursor' where there is a cursor, too"
-# What APIs answer that are asked for a page behind the last one.
+# Status codes of APIs for a page beyond the last.
 _BEYOND = (400, 404, 410, 416, 422)
 
 
-# Half an answer with a link to the rest is not an answer: what says that there is more is followed, or
-# refused. (docs/decisions/0176)
+# Part of an answer is no answer: a sign of further pages is followed, or the answer is refused.
+# (docs/decisions/0176)
 @dataclass(frozen=True)
 class Paging:
-    """How an API pages.
+    """The paging of an API.
 
     Args:
-        kind: one of ``KINDS``; empty where none is given: then an answer that is not all is refused.
-        path: where the next URL or the cursor stands in the document.
+        kind: one of ``KINDS``; empty if not configured: then an incomplete answer is refused.
+        path: path to the next URL or the cursor in the document.
         parameter: the parameter that takes the cursor, the page's number or the offset.
         first: number of the first page.
-        size: rows of a full page, where it is known: a shorter one is the last.
-        most: pages that are read, at most.
+        size: rows of a full page, if known: a shorter one is the last.
+        most: pages to read at most.
         in_form: whether a body is a form, and no JSON.
     """
 
@@ -53,7 +53,7 @@ class Paging:
 
     @property
     def is_counted(self) -> bool:
-        """Whether the page after the last is asked for, too: the API may have nothing to say but that."""
+        """Whether pages are counted, so that only a request beyond the last page may show the end."""
         return self.kind in ("page", "offset")
 
     async def pages(
@@ -122,7 +122,7 @@ class Paging:
         return answered.response, rows
 
     def is_whole(self, answered: Answered, exchange: Exchange, reader: ResponseReader) -> bool:
-        """Whether the first page is all: nothing leads on, or has to be said of that."""
+        """Whether the first page is the whole answer, without any sign of further pages."""
         if answered.classified.kind == "miss":
             return True
         if answered.classified.no_place:
@@ -214,7 +214,7 @@ class Paging:
         )
 
     def _explain_failure(self, failure: HttpFailure, page: int) -> HttpFailure:
-        """``failure``, which came of asking for ``page`` (from 1), and what that may have to do with it."""
+        """``failure`` of the request for ``page`` (from 1), with a note if paging may be the cause."""
         status = failure.response.status if failure.response else None
         if page == 1 or not self.is_counted or status not in _BEYOND:
             return failure
@@ -268,7 +268,7 @@ def _more_in(answered: Answered, way: Sequence[str], seen: Seen) -> tuple[str, s
     headers, document = answered.response.headers, answered.classified.document
     try:
         leads_on = _next_link(answered) is not None
-    except ValueError:  # what it leads to cannot be read, but that it does
+    except ValueError:  # an unreadable link is still a sign of a further page
         leads_on = _NEXT.search(headers["link"]) is not None
     if leads_on:
         return "the header Link", "'paging' = 'link' follows it"

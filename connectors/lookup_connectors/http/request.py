@@ -1,4 +1,4 @@
-"""What is asked: a request, and the templates that make one for given keys.
+"""Requests, and the templates that make one for given keys.
 
 A value is always encoded for its place: a slash in a key never ends a path segment, a quote never ends a
 JSON text. Literal text is the author's and stays as it is.
@@ -29,11 +29,11 @@ from lookup_connectors.shared.key_templates import (
 
 @dataclass(frozen=True)
 class Private:
-    """What of a request may go to one origin only.
+    """The parts of a request for one origin only.
 
     Args:
         headers: names of headers, in lower case.
-        body: whether the body is.
+        body: whether the body is private.
     """
 
     headers: frozenset[str] = frozenset()
@@ -46,9 +46,9 @@ class Request(NamedTuple):
     Args:
         method: GET or POST.
         url: absolute, with its query, all of it encoded.
-        headers: by name; credentials are not among them, they are added for each attempt.
-        body: what is sent, if anything.
-        private: what of it no other origin may see.
+        headers: by name; without credentials, which are added for each attempt.
+        body: its body, if any.
+        private: the parts that no other origin may see.
     """
 
     method: str
@@ -88,7 +88,7 @@ def origin_of(url: str) -> str:
     return _origin_of_url(url if authority is None else authority[0])
 
 
-@lru_cache(256)  # asked for every request, and they go to few
+@lru_cache(256)  # called for every request, with few different URLs
 def _origin_of_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in PORTS or not parts.hostname:
@@ -108,7 +108,7 @@ def host_and_port(url: str) -> tuple[str, int | None]:
 
 
 Key = Mapping[str, Any]
-"""The values of the columns asked by."""
+"""The values of the key columns."""
 
 _DOT_SEGMENTS = ("", ".", "..")
 
@@ -126,8 +126,8 @@ class TemplateKeys:
     """The keys of one request, and the columns whose values differ among them.
 
     Args:
-        columns: for each column asked by, its value of every key.
-        lists: the columns that list their values; of the others all values are equal.
+        columns: for each key column its values, one for each key.
+        lists: the columns sent as lists; in each other column all values are equal.
     """
 
     columns: Mapping[str, Sequence[Any]]
@@ -135,7 +135,7 @@ class TemplateKeys:
 
     @classmethod
     def one(cls, key: Key) -> TemplateKeys:
-        """A single key, of which nothing is a list."""
+        """A single key, without lists."""
         return cls({name: (value,) for name, value in key.items()})
 
     def __len__(self) -> int:
@@ -148,7 +148,7 @@ class TemplateKeys:
         )
 
     def values(self, column: str) -> Sequence[Any]:
-        """The values of ``column``; empty where it is not asked by."""
+        """The values of ``column``; empty if it is no key column."""
         values = self.columns.get(column, ())
         return values if column in self.lists else values[:1]
 
@@ -246,7 +246,7 @@ class QueryTemplate:
         return tuple(column for pair in self.parameters for each in pair for column in each.columns)
 
     def text(self, keys: TemplateKeys) -> str:
-        """The query string for ``keys``, without parameters whose columns are not asked by."""
+        """The query string for ``keys``, without parameters whose columns are no key columns."""
         return "&".join([part for pair in self.parameters for part in self._query_parts(*pair, keys)])
 
     def _query_parts(self, name: Template, value: Template, keys: TemplateKeys) -> Iterator[str]:
@@ -306,8 +306,8 @@ def in_header(name: str, template: Template, keys: TemplateKeys) -> str:
     """The value of the header ``name`` for ``keys``.
 
     Raises:
-        Unsendable: it holds what no header can. (HTTP knows two ways to encode it, RFC 2047 and RFC 8187, for
-            certain headers alone: a server would take the one or the other for another key.)
+        Unsendable: it holds characters that no header can. (RFC 2047 and RFC 8187 define encodings, but only
+            for certain headers: elsewhere a server would take the encoded text for another key.)
     """
 
     def fill(hole: Hole) -> str:
@@ -351,7 +351,7 @@ class JsonBody:
         return tuple(column for template in _templates_in(self.document) for column in template.columns)
 
     def text(self, keys: TemplateKeys) -> str:
-        """The document for ``keys``, without members whose columns are not asked by."""
+        """The document for ``keys``, without members whose columns are no key columns."""
         return json.dumps(_fill_document(self.document, keys), ensure_ascii=False, separators=(",", ":"))
 
     def resolved(self, resolve: Resolve) -> JsonBody:
@@ -490,7 +490,7 @@ def _filled_text(template: Template, keys: TemplateKeys) -> Any:
 
 
 def _as_json(values: Sequence[Any]) -> Sequence[Any]:
-    """The values of a column as JSON values; what JSON has no exact number for is text."""
+    """The values of a column as JSON values; as text if JSON has no exact number for them."""
     if isinstance(values[0], float):
         return [value if math.isfinite(value) else spelled(value) for value in values]
     return values if isinstance(values[0], int | str) else list(map(spelled, values))
@@ -505,9 +505,9 @@ class Templates:
         address: scheme, host and path.
         query: its parameters.
         headers: by name.
-        body: of a POST.
-        lists: the columns that list the keys, where a request holds many.
-        private: what of it holds references to secrets, and is for the origin of the address alone.
+        body: the body of a POST.
+        lists: the columns that list the keys, if a request holds many.
+        private: the parts with references to secrets, which are only for the origin of the address.
     """
 
     method: str
@@ -525,7 +525,7 @@ class Templates:
         return self.needed | {*self.query.columns, *body}
 
     def unsafe_holes(self, texts: Collection[str]) -> Iterator[tuple[str, str]]:
-        """The columns of ``texts`` that stand between quotes of the request without a language for them."""
+        """The columns of ``texts`` inside quotes of the request for which no escaping rule is known."""
         queries = [self.query, self.body] if isinstance(self.body, QueryTemplate) else [self.query]
         values = [value for query in queries for _, value in query.parameters]
         in_body = _templates_in(self.body.document) if isinstance(self.body, JsonBody) else ()
@@ -582,7 +582,7 @@ class Templates:
 
     @cached_property
     def _split_at_number(self) -> tuple[str, str, str, Request] | None:
-        """Where one column stands once, in the URL alone: it, and what is before and after a number there."""
+        """If just one column occurs, once and in the URL: it, and the text around a number there."""
         named = [*self.address.columns, *self.query.columns]
         if len(named) != 1 or self.columns != self.needed | {*named} or self.lists:
             return None

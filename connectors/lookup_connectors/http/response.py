@@ -1,4 +1,4 @@
-"""What comes: a response, its JSON, the rows in it and their columns, strictly."""
+"""Read a response strictly: its JSON, the rows in it and their columns."""
 
 from __future__ import annotations
 
@@ -82,18 +82,18 @@ METADATA: Mapping[str, pa.DataType] = {
     "$elapsed": pa.float64(),
     "$headers": pa.map_(pa.string(), pa.string()),
 }
-"""What a column can tell about the request that found (or did not find) its row."""
+"""Metadata for columns, about the request that found (or did not find) a row."""
 
 
 ROWS_BEFORE_ABSENT = 50
-"""So many rows may lack what a column reads before it is said that none has it."""
+"""After this many rows without a value at a column's path, an error reports that none has it."""
 
 _AS_IT_IS = json.JSONDecoder(parse_constant=JsonWord)
 _EXACTLY = json.JSONDecoder(parse_float=Decimal, parse_constant=JsonWord)
 
 
 class RowMetadata(NamedTuple):
-    """What is known about how a row was found, or not found, by the names of ``METADATA``."""
+    """How a row was found, or not found, by the names of ``METADATA``."""
 
     outcome: str
     status: int | None = None
@@ -139,9 +139,9 @@ class FoundRow(NamedTuple):
 
     Args:
         row: the JSON value.
-        name: its name, where the rows are the members of an object.
+        name: its name, if the rows are the members of an object.
         given: values of key columns that the request settled.
-        told: how it was found.
+        told: its metadata.
     """
 
     row: Any
@@ -152,7 +152,7 @@ class FoundRow(NamedTuple):
 
 @dataclass(frozen=True)
 class FoundRows:
-    """The rows of responses, column by column what ``FoundRow`` says of one."""
+    """The rows of responses: the fields of ``FoundRow``, column by column."""
 
     rows: list[Any] = field(default_factory=list)
     names: list[str | None] = field(default_factory=list)
@@ -171,27 +171,27 @@ class FoundRows:
         return cls(*(list(chain.from_iterable(column)) for column in columns))
 
     def whose(self, row: int) -> str:
-        """What is known of whose ``row`` it is, for messages."""
+        """The key of ``row``, as far as it is known, for messages."""
         given = " and ".join(f"{name} = {value!r}" for name, value in self.given[row].items())
         return f"for {given}" if given else "of the answer"
 
 
 @dataclass(frozen=True)
 class ResponseReader:
-    """How responses become rows, and rows become columns.
+    """Turns responses into rows, and rows into columns.
 
     Args:
         table: its name, for messages.
         rows: where the rows are.
-        row_key: the column that takes the names of an object's members, where the rows are those.
+        row_key: the column for the names of an object's members, if these are the rows.
         sources: for each column its path, or the name of its metadata.
         required: columns that a row must have.
-        said: columns that have a path, or are the row key: where they are keys, a row must say whose it is.
+        said: columns that have a path, or are the row key: if they are keys, each row must state its key.
         exact: whether fractions are read as decimals.
-        takes_part: whether answers are taken that say that they are not whole.
-        lists: columns with lists, which a row may say are cut.
-        charset: of all responses; empty where they say it.
-        unseen: columns whose path no row has led along yet, and how many rows have lacked it.
+        takes_part: whether answers that report being incomplete are accepted.
+        lists: columns with lists, which a row may report as truncated.
+        charset: charset of all responses; empty to use the declared one.
+        unseen: columns whose path no row had yet, and the number of rows without it.
     """
 
     table: str
@@ -239,7 +239,7 @@ class ResponseReader:
             )
         except LookupError:
             why = f"no charset is called {charset!r}; 'charset' names another one"
-        if "content-encoding" in response.headers:  # which nobody could undo
+        if "content-encoding" in response.headers:  # an unknown coding
             raise self._unreadable(response, f"the body is not JSON ({_content_kind(response)}).")
         raise self._unreadable(
             response, f"the body is not JSON ({_content_kind(response)}) that can be read: {why}."
@@ -293,7 +293,7 @@ class ResponseReader:
 
     @cached_property
     def _members_read(self) -> frozenset[str] | None:
-        """The members of the document that columns are read from; None where that cannot be said."""
+        """The members of the document that columns are read from; None if unknown."""
         if self.rows.text != "@" or self.row_key is not None:
             return None
         ways = [source.way for source in self.sources.values() if isinstance(source, Path)]
@@ -330,7 +330,7 @@ class ResponseReader:
         return pa.table(columns, schema=schema)
 
     def outcome_rows(self, keys: pa.Table, schema: pa.Schema, told: Sequence[RowMetadata]) -> pa.Table:
-        """A row of ``schema`` for each of ``keys``, with what is ``told`` of how it ended, else NULL."""
+        """A row of ``schema`` for each of ``keys``, with the metadata ``told`` of its end, else NULL."""
 
         def column(field: pa.Field) -> Any:
             if field.name in keys.column_names:
@@ -342,8 +342,8 @@ class ResponseReader:
 
         return pa.table([column(field) for field in schema], schema=schema)
 
-    # An API that does not know a parameter gives what it has; such rows matched nothing, and every key was a
-    # miss. (docs/decisions/0065)
+    # APIs ignore unknown parameters and return arbitrary rows. None matches, so every key would be a miss.
+    # (docs/decisions/0065)
     def check_asked(self, rows: pa.Table, column: str, asked: Sequence[Any]) -> None:
         """Refuse rows that say that they are another key's: an API that does not select, gives all it has."""
         said = rows.column(column).to_pylist()
@@ -352,7 +352,7 @@ class ResponseReader:
                 raise self._wrong_key_failure(column, key, other, "the row")
 
     def check_any_asked(self, rows: pa.Table, column: str, asked: pa.ChunkedArray) -> None:
-        """Refuse ``rows`` of which not one is of a key that was asked; others among them do no harm."""
+        """Refuse ``rows`` if none of them has a requested key; some foreign rows do no harm."""
         said = rows.column(column)
         if not len(said) or pc.index(asked, said[0]).as_py() >= 0:
             return
@@ -374,7 +374,7 @@ class ResponseReader:
         source = self.sources[column.name]
         if isinstance(source, str):
             return metadata_column(column, source, found.told)
-        if found.given and column.name in found.given[0]:  # what one row is asked by, all are
+        if found.given and column.name in found.given[0]:  # all rows have the same key columns
             return pa.array([given[column.name] for given in found.given], column.type)
         by_name = column.name == self.row_key
         values = found.names if by_name else self._column_values(source, found.rows, column.name)
@@ -523,12 +523,12 @@ def _charset_of(content_type: str) -> str:
     return _OTHER_CHARSETS.get(named.lower(), named)
 
 
-# What databases call them: the first says nothing.
+# Names of charsets in databases; the first names none.
 _OTHER_CHARSETS = {"binary": "", "utf8mb4": "utf-8", "utf8mb3": "utf-8"}
 
 
 def unreadable(column: pa.Field, source: Path | str) -> str:
-    """Why ``column`` can never hold what its source gives; empty when it can."""
+    """Why ``column`` can never hold the values of its source; empty if it can."""
     if isinstance(source, str):
         kind = METADATA.get(source)
         if kind is None:

@@ -1,7 +1,7 @@
-"""Many keys asked at once over connections that are open: a key costs no task and no future of its own.
+"""Look up many keys at once over open connections, without a task or future for each key.
 
-What comes in one turn of the event loop is classified and handed over together. What is no ordinary answer (a
-redirect, a refusal, a lost connection, a further page) goes on as the coroutine of its key, from there.
+Responses of one turn of the event loop are classified and passed on together. Any other outcome (a redirect,
+a refusal, a lost connection, a further page) continues from there as a coroutine for its key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _Start(NamedTuple):
-    """What keys have in common that were started together."""
+    """The common state of keys that were started together."""
 
     credentials: dict[str, str]
     time: float
@@ -36,7 +36,7 @@ class _Start(NamedTuple):
 
 
 class StartedKey:
-    """A key that is under way. Its connection tells it what came, as it would tell a future."""
+    """A key in flight. Its connection sets its result, as it would for a future."""
 
     __slots__ = ("_keys", "came", "connection", "request", "row", "start")
 
@@ -77,9 +77,9 @@ class StartedKeys:
     # Where a connection is open, a permit is free and the answer has room; all requests of one turn go out
     # together. (docs/decisions/0196)
     def start(self, rows: Sequence[RowRequest]) -> Sequence[StartedKey]:
-        """Ask for the first of ``rows``: as many as connections, bytes and permits allow without waiting.
+        """Start the first of ``rows``: as many as connections, bytes and permits allow without waiting.
 
-        A lookup that is made again may have to go before others, and therefore to wait for bytes.
+        A repeated lookup may have priority over others, and therefore wait for bytes.
         """
         live, client, usual = self._live, self._client, self._client.usual.size
         credentials, rows = live.exchange.auth.known, rows[: client.room(live.exchange.home)]
@@ -114,7 +114,7 @@ class StartedKeys:
         self._came.append(key)
 
     def cancel(self, key: StartedKey) -> None:
-        """Nobody waits for ``key`` any more."""
+        """Abandon ``key``."""
         if key.done():
             self._came.remove(key)
         is_late = key.start.deadline is not None and time.monotonic() >= key.start.deadline
@@ -140,7 +140,7 @@ class StartedKeys:
             self._take(outcomes)
 
     def _outcome_of_key(self, key: StartedKey, held: ByteLease) -> Rows | Coroutine[Any, Any, Rows]:
-        """The rows of an ordinary answer, whose bytes ``held`` counts; else what goes on with what came."""
+        """The rows of an ordinary answer, whose bytes ``held`` counts; else a coroutine that continues."""
         live, start, came = self._live, key.start, key.came
         self._client.over(key.connection, is_kept=type(came) in (Response, HeldBack))
         try:
@@ -169,7 +169,7 @@ class StartedKeys:
         return live.row(key.row, begun)
 
     def _forget_keys(self, keys: int) -> None:
-        """So many keys are over; what they held is counted elsewhere by now."""
+        """Forget ``keys`` ended keys, whose bytes are counted elsewhere by now."""
         self._client.end_started(keys)
         self._under_way -= keys
         self._lease.keep(self._under_way * self._client.usual.size)
