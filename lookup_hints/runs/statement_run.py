@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -20,6 +20,7 @@ from lookup_hints.errors import LookupHintsError, QueryError, Span, cause_of
 from lookup_hints.metrics.readable_summary import in_short
 from lookup_hints.metrics.tables import Lookups
 from lookup_hints.runs.progress import LiveLines, Watch
+from lookup_hints.spi.secrets import masked_text
 from lookup_hints.statements import gives_text
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def brief(error: BaseException, text: str = "", line: int = 1, column: int = 1) 
     'ValueError: no such thing'
     """
     moved = partial(_place_in_file, line=line, column=column)
+    if isinstance(error, LookupFailed):
+        return "\n".join([brief(error.error), *(_shown_place(moved(each)) for each in error.places)])
     if isinstance(error, QueryError):
         return str(QueryError([replace(each, at=each.at and moved(each.at)) for each in error.problems]))
     if isinstance(error, LookupHintsError):
@@ -66,7 +69,11 @@ def brief(error: BaseException, text: str = "", line: int = 1, column: int = 1) 
     message = _PLACE.sub("", _STACK.split(said)[0]).strip() or type(error).__name__
     message = _UNBOUND.sub(r"\1 Give it: --param \2=VALUE.", message)
     place = next(map(moved, _places_of_error(error, said, text)), None)
-    return message if place is None else f"{message}\n{place}:\n{place.underlined()}"
+    return message if place is None else f"{message}\n{_shown_place(place)}"
+
+
+def _shown_place(place: Span) -> str:
+    return f"{place}:\n{masked_text(place.underlined())}"
 
 
 def _place_in_file(at: Span, line: int, column: int) -> Span:
@@ -134,6 +141,19 @@ def _query_contexts(error: Any) -> list[Any]:
 Taken = TypeVar("Taken")
 
 
+class LookupFailed(LookupHintsError):
+    """A lookup of a statement failed on a worker.
+
+    Args:
+        error: what came of Spark.
+        places: its join in the statement; several, where equal joins share what runs them.
+    """
+
+    def __init__(self, error: Exception, places: Sequence[Span]) -> None:
+        super().__init__(str(error))
+        self.error, self.places = error, places
+
+
 class StatementRun:
     """One statement of a file or a cell: planned when it is made, run once, then what is known of it.
 
@@ -184,12 +204,28 @@ class StatementRun:
     def take(self, rows: Callable[[DataFrame], Taken]) -> Taken | None:
         """Run it, and take ``rows`` of what it gives; None of a streaming query, whose rows go elsewhere."""
         with nullcontext() if self._watch is None else self._watch_lookups(self._watch):
-            frame = self.start()
-            taken = None if self.stream is not None else rows(frame)
+            try:
+                frame = self.start()
+                taken = None if self.stream is not None else rows(frame)
+            except Exception as error:
+                places = self._places_of_lookup(str(error))
+                if not places:
+                    raise
+                raise LookupFailed(error, places) from error
         self.seconds = time.perf_counter() - self._began
         if self.stream is None:
             self._after = self.session.metrics()
         return taken
+
+    def _places_of_lookup(self, said: str) -> list[Span]:
+        """The joins whose function an error names."""
+        if self.plan is None:
+            return []
+        return [
+            Span(self.plan.text, join.at.start, join.at.end)
+            for join in self.plan.joins
+            if join.function.name.function in said
+        ]
 
     @contextmanager
     def _watch_lookups(self, watch: Watch) -> Iterator[None]:

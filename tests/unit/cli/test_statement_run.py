@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lookup_hints.errors import Problem, QueryError, Span
+from lookup_hints.errors import ConnectorError, Problem, QueryError, Span
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.readable_summary import Moment
 from lookup_hints.metrics.tables import without_empty
 from lookup_hints.runs.progress import Lines, Watch
-from lookup_hints.runs.statement_run import StatementRun, failure
+from lookup_hints.runs.statement_run import LookupFailed, StatementRun, failure
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import read_statement, split_statements
 from tests.unit.plan.planning import planned
@@ -113,3 +113,34 @@ def test_a_failure_is_told_with_its_place_in_the_file() -> None:
 def test_columns_of_counts_that_say_nothing_are_left_out() -> None:
     lines = [["lookup", "keys", "cached", "p99"], ["c", "3", "", ""], ["d", "0", "", "5 ms"]]
     assert without_empty(lines) == [["lookup", "keys", "p99"], ["c", "3", ""], ["d", "0", "5 ms"]]
+
+
+def test_the_failure_of_a_lookup_shows_its_join_in_the_file() -> None:
+    _, statement = split_statements(
+        "SET a = b;\nSELECT c.name FROM orders o\n  LEFT JOIN customers c ON o.id = c.id"
+    )
+    fake: Any = FakeSession()
+    run = StatementRun(fake, statement, {})
+    assert run.plan is not None
+    (join,) = run.plan.joins
+
+    def fail(_: Any) -> None:
+        raise ConnectorError(f"no answer (connector c, function {join.function.name.function}).")
+
+    with pytest.raises(LookupFailed) as caught:
+        run.take(fail)
+    said, *place = failure(statement, caught.value).splitlines()
+    assert said.startswith("no answer (connector c, function ")
+    assert place == [
+        "line 3, column 3:",
+        "  LEFT JOIN customers c ON o.id = c.id",
+        "  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^",
+    ]
+
+
+def test_what_no_lookup_did_fails_as_it_is() -> None:
+    def fail(_: Any) -> None:
+        raise ValueError("no such thing")
+
+    with pytest.raises(ValueError, match=r"^no such thing$"):
+        made(FakeSession()).take(fail)
