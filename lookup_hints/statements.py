@@ -376,12 +376,30 @@ def _refuse_unclosed(text: SqlText) -> None:
     found = text.pieces
     if found and found[-1].kind is Kind.UNCLOSED:
         is_comment = found[-1].text.startswith("/*")
-        at = Span(text, found[-1].start, found[-1].start + (2 if is_comment else 1))
+        last = Span(text, found[-1].start, found[-1].start + (2 if is_comment else 1))
         message = f"This {'comment' if is_comment else 'quote'} is never closed."
+        at = last if is_comment else _likely_opening(text, last)
+        if at != last:
+            message = f"A quote is never closed, probably this one. Read so, the last one opens at {last}."
         if masked_text(at.underlined()) != at.underlined():
             # The line holds a password: say where, and no more.
             raise QueryError(Problem(f"{at}: {message}"))
         raise QueryError(Problem(message, at))
+
+
+# After a quote that is not closed, each opening quote closes: a text goes over lines, a word touches its end.
+def _likely_opening(text: SqlText, last: Span) -> Span:
+    """Where the quote opened that makes ``last`` one that is never closed."""
+    over_lines = [
+        piece
+        for piece in text.pieces
+        if piece.kind in (Kind.STRING, Kind.QUOTED)
+        and piece.text[-1] == text[last.start]
+        and "\n" in piece.text
+    ]
+    touched = [piece for piece in over_lines if re.match(r"\w", text[piece.end :][:1])]
+    likely = [*touched[:1], *over_lines[-1:]]
+    return Span(text, likely[0].start, likely[0].start + 1) if likely else last
 
 
 def _ends_of_statements(text: SqlText) -> Iterator[int]:

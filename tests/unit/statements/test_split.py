@@ -86,6 +86,21 @@ def test_a_sql_script_is_one_statement(script: str) -> None:
     [
         ("SELECT 1;\nSELECT 'a;", "line 2, column 8: This quote is never closed."),
         ("SELECT `a;", "line 1, column 8: This quote is never closed."),
+        (
+            "SELECT 'a FROM t;\nSELECT 'b' FROM u;\nSELECT c FROM d WHERE x = 'y';",
+            "line 1, column 8: A quote is never closed, probably this one. Read so, the last one opens at"
+            " line 3, column 29.",
+        ),
+        (
+            "SELECT 'two\nlines' AS a,\n 'it's' AS b\nFROM t WHERE c = 'd'",
+            "line 3, column 7: A quote is never closed, probably this one. Read so, the last one opens at"
+            " line 4, column 20.",
+        ),
+        (
+            "SELECT 'a FROM t\nWHERE x = '%' AND y = 1",
+            "line 1, column 8: A quote is never closed, probably this one. Read so, the last one opens at"
+            " line 2, column 13.",
+        ),
         ("SELECT 1; /* a; */ /* b;", "line 1, column 20: This comment is never closed."),
         (
             "SELECT 1;\nBEGIN\n SELECT 1;",
@@ -108,7 +123,10 @@ def test_a_sql_script_is_one_statement(script: str) -> None:
 def test_what_is_never_closed_is_shown(script: str, message: str) -> None:
     with pytest.raises(QueryError) as caught:
         split_statements(script)
-    assert str(caught.value).splitlines()[0] == message
+    said, line, marks = str(caught.value).splitlines()
+    assert said == message
+    assert marks.strip("^ ") == ""
+    assert line in script.splitlines()
 
 
 _STATEMENTS = st.lists(
