@@ -1,8 +1,8 @@
-"""What a text says: the statements of a script and its parameters, and what each of them is.
+"""Split a script into statements, find its parameters, and determine the kind of each statement.
 
-A statement is one of ours, EXPLAIN, a streaming INSERT, or whatever else is Spark's. It ends at ``;`` outside
-strings, quoted names, comments and hints. A SQL script (``BEGIN ... END``) is one statement, whatever ends
-inside it. Nothing runs here.
+A statement is one of ours, EXPLAIN, a streaming INSERT, or any other of Spark's. It ends at ``;`` outside of
+strings, quoted names, comments and hints. A SQL script (``BEGIN ... END``) is one statement with all ``;`` in
+it. Nothing runs here.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SESSION_KEYS: dict[str, Option] = {
     if Place.SESSION in option.places
     for key in option.session_keys
 }
-"""What SET and ``--conf`` may give of ours, by each of its names."""
+"""Our options for SET and ``--conf``, by each of their names."""
 _OURS = re.compile(
     r"(spark\.)?((lookup|table\.exec\.async-lookup|restart-strategy)\.|restart-strategy$|table\.dml-sync$"
     r"|(jobmanager\.)?execution\.failover-strategy$)",
@@ -88,7 +88,7 @@ def own_setting(text: SqlText) -> tuple[str, str] | None:
 
 
 def check_configuration(key: str, value: str) -> None:
-    """Refuse what is given to Spark at its start, if it looks like an option of ours and is none."""
+    """Refuse a setting at Spark's start that looks like an option of ours, but is none."""
     if key.removeprefix("spark.").startswith(_SECURITY):
         policy_of_configuration({key: value})
     elif _is_ours(key):
@@ -127,14 +127,14 @@ def _unknown_option(key: str, at: Span | None, known: list[str]) -> Problem:
 
 
 def _prefix_and_word(key: str) -> tuple[bool, str]:
-    """With the prefix or not, and the first word after it: what a mistyped key may have meant."""
+    """Whether ``key`` has our prefix, and its first word after that, for suggestions."""
     return key.startswith("spark."), key.removeprefix("spark.").partition(".")[0]
 
 
 def explained(text: SqlText) -> tuple[SqlText, str] | None:
-    """What an EXPLAIN statement explains, and its mode; None for any other statement.
+    """The statement inside an EXPLAIN, and the mode; None for any other statement.
 
-    What stands before it is turned into spaces, so that places stay true.
+    The text before it becomes blanks, so that places stay the same.
 
     >>> explained(SqlText("EXPLAIN COST SELECT 1"))
     ('             SELECT 1', 'cost')
@@ -187,19 +187,19 @@ StatementKind = Setting | Explain | Ddl | StreamInsert | SparkStatement
 def read_statement(
     text: SqlText, is_ours: Callable[[Ddl], bool] = lambda _: True, timestamp: pa.DataType = TIMESTAMP
 ) -> StatementKind:
-    """What ``text`` is: the one decision, for the session and for every way in.
+    """The kind of ``text``: decided only here, for the session and all other callers.
 
     >>> read_statement(SqlText("EXPLAIN COST SELECT 1")).mode
     'cost'
 
     Args:
         text: one statement.
-        is_ours: whether DDL is about a lookup table, which a catalog knows by the table's name
+        is_ours: whether DDL is about a lookup table, by the names in a catalog
             (``LookupCatalog.concerns``). Any other is Spark's.
-        timestamp: the type that TIMESTAMP is in this session.
+        timestamp: the meaning of TIMESTAMP in this session.
 
     Raises:
-        QueryError: it is one of ours, and wrong.
+        QueryError: it is one of ours, and invalid.
     """
     if names_a_stream(text):
         return read_insert(text)
@@ -296,11 +296,11 @@ class ScriptStatement:
     text: SqlText = field(repr=False)  # DDL may hold a password
     offset: int
     line: int
-    column: int = field(default=1, compare=False)  # the offset tells it already
+    column: int = field(default=1, compare=False)  # implied by the offset
 
 
 def split_statements(text: str) -> list[ScriptStatement]:
-    """The statements of a script, in order; what is empty or only comments is left out.
+    """The statements of a script, in order, without empty ones and mere comments.
 
     >>> [statement.text for statement in split_statements("SET a = 1; SELECT ';' -- ;")]
     ['SET a = 1', "SELECT ';' -- ;"]

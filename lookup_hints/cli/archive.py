@@ -1,7 +1,7 @@
-"""The archive for ``--py-files``: this library and modules of one's own, for workers that lack them.
+"""The archive for ``--py-files``: this library and the user's modules, for workers that lack them.
 
-Spark puts a ``.zip`` on the path of every worker (a ``.whl`` works on the driver alone). What is in it is
-pure Python; drivers such as asyncpg, and pyarrow, are compiled and must be installed there.
+Spark puts a ``.zip`` on the path of every worker (a ``.whl`` works only on the driver). It holds only pure
+Python; compiled packages such as asyncpg and pyarrow must be installed on the workers.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _find_importable(name: str) -> Module:
 
 
 def _installed_metadata() -> Iterator[tuple[str, str]]:
-    """What makes the connectors known by their names; without an installation there is none."""
+    """The metadata that registers the connectors' names; empty without an installation."""
     try:
         installed = distribution("lookup-hints")
     except PackageNotFoundError:

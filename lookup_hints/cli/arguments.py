@@ -1,6 +1,6 @@
-"""What may be typed behind ``lookup-hints``, and what programs are told at its end.
+"""The arguments of ``lookup-hints``, and its exit codes.
 
-It is read before anything that takes long to import, as the JVM of Spark starts meanwhile.
+Parsed before any slow import, so that Spark's JVM starts meanwhile.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ STDIN = "-"
 SHELLS = ("bash", "zsh", "fish")
 
 FINDING_FORMATS = ("text", "github", "json", "sarif")
-"""How `check` writes what it finds."""
+"""Output formats of `check`."""
 
 DEMO_FOLDER = "lookup-hints-demo"
 
@@ -79,7 +79,7 @@ _SHIP_HELP = "connectors of your own to ship: a .py file, the folder of a packag
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Says what an unknown word may have been meant to be, as the command sees it that was typed."""
+    """Suggests the nearest option or command for an unknown word."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         options, unknown = super().parse_known_args(args, namespace)
@@ -102,7 +102,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """All that may be typed. ``command`` of what it gives is a key of ``commands.COMMANDS``."""
+    """The parser of all commands. ``command`` in its result is a key of ``commands.COMMANDS``."""
     top = CommandParser(
         "lookup-hints",
         description=_DESCRIPTION,

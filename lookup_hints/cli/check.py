@@ -59,7 +59,7 @@ from lookup_hints.version import __version__
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to tell about a script: an error, or a note about what could not be checked.
+    """A finding in a script: an error, or a note about something that could not be checked.
 
     It is about the characters from ``start`` to ``end`` of the script.
     """
@@ -80,14 +80,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class _Checked:
-    """What the text of a statement tells.
+    """The result of checking the text of a statement.
 
     Args:
-        plan: how its lookups would run.
-        unread: the table that keeps it from being planned: its columns are its source's.
-        not_created: the table that does so as its own statement is wrong, which is said there.
-        is_ours: whether it is about lookup tables or their options, so that Spark does not see it.
-        into: where the streaming query writes that it starts.
+        plan: the plan of its lookups.
+        unread: the table that prevents planning, as its columns must be discovered from its source.
+        not_created: the table that prevents planning, as its own CREATE is wrong and reported there.
+        is_ours: whether it is about lookup tables or their options, and never reaches Spark.
+        into: the sink of the streaming query that it starts.
     """
 
     plan: LookupPlan | None = None
@@ -99,13 +99,13 @@ class _Checked:
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """What a script is checked with, beside its text.
+    """The surroundings that a script is checked with.
 
     Args:
-        params: the parameters that are given, by name; None where that is not known.
+        params: the given parameters, by name; None if unknown.
         modules: the modules that may be imported for ``'connector' = 'my_module:MyConnector'``.
-        settings: what is given to Spark at its start; None where that is not known.
-        tables: lookup tables whose sources were asked for their columns, by their names in lower case.
+        settings: Spark's configuration at its start; None if unknown.
+        tables: lookup tables with columns discovered from their sources, by name in lower case.
     """
 
     params: Collection[str] | None = None
@@ -124,7 +124,7 @@ class _Checker:
         self._names = ScriptNames()
 
     def check(self, text: SqlText) -> _Checked:
-        """What can be known of a statement; raises what is wrong with it.
+        """Check a statement as far as its text allows; raises its errors.
 
         Later statements see the tables that it creates and the options that it sets.
         """
@@ -218,7 +218,7 @@ class _Checker:
             planned = plan(text, hints, planning)
         except UnsupportedLookup as error:
             if any(each.is_symbol("$") for each in text.code):
-                return _Checked()  # what Spark reads where a variable stands is not known
+                return _Checked()  # the value of a variable in the text is unknown
             if isinstance(error, UnreadableStatement):
                 if hints or surely_uses_lookup(text, self._catalog.find):
                     raise
@@ -241,14 +241,14 @@ class _Checker:
 # A table whose CREATE is wrong is not spoken of again: later statements would have a second error of the same
 # cause. (docs/decisions/0184)
 def check_script(text: str, given: CheckOptions = CheckOptions()) -> list[Finding]:
-    """Everything that is wrong with the lookup joins, hints and DDL of a script, as far as its text tells.
+    """All errors in the lookup joins, hints and DDL of a script that its text shows.
 
     Types of keys and names of other tables are not known without Spark; a statement over a lookup table
     without a column list is checked as far as that needs no columns, and a note says so.
 
     Args:
         text: the script.
-        given: what it is checked with; without it, parameters have values and streams a checkpoint.
+        given: its surroundings; by default parameters have values and streams have a checkpoint.
     """
     if "\0" in text:
         at = Span(text, text.index("\0"), text.index("\0") + 1)
@@ -280,12 +280,12 @@ def _findings_in(checker: _Checker, statement: ScriptStatement, script: str) -> 
 def unknown_connectors(
     statements: Iterable[ScriptStatement],
 ) -> Iterator[tuple[ScriptStatement, OptionError]]:
-    """The statements that create a table of a connector that nobody registered, and what is wrong.
+    """The statements that create a table with an unregistered connector, and the errors.
 
-    Nothing is imported and nothing else is checked, so that it can be done before Spark starts.
+    Imports nothing and checks nothing else, so that it is quick enough to run before Spark starts.
     """
     for statement in statements:
-        with suppress(QueryError):  # which is told when it runs
+        with suppress(QueryError):  # reported when it runs
             read = read_statement(statement.text)
             if isinstance(read, CreateLookupTable):
                 try:
@@ -295,10 +295,10 @@ def unknown_connectors(
 
 
 def lookups_of(statements: Iterable[ScriptStatement], given: CheckOptions) -> Iterator[list[LookupSpec]]:
-    """The lookups of each statement, as far as its text tells."""
+    """The lookups of each statement, as far as its text shows them."""
     checker = _Checker(given)
     for statement in statements:
-        with suppress(QueryError):  # which is told when it runs
+        with suppress(QueryError):  # reported when it runs
             planned = checker.check(statement.text).plan
             yield [join.function for join in planned.joins] if planned else []
 
@@ -306,7 +306,7 @@ def lookups_of(statements: Iterable[ScriptStatement], given: CheckOptions) -> It
 def dry_run_results(
     statements: Iterable[ScriptStatement], given: CheckOptions = CheckOptions()
 ) -> Iterator[tuple[ScriptStatement, str | QueryError]]:
-    """What each statement would do, as far as its text tells, or what is wrong with it."""
+    """What each statement would do, as far as its text shows, or its error."""
     checker = _Checker(given)
     for statement in statements:
         try:
@@ -373,7 +373,7 @@ def _reference_to(key: str) -> str:
 
 @dataclass(frozen=True)
 class _TextPlanning(Context):
-    """What is known of a statement without Spark, and without any source."""
+    """The planner's interface without Spark and without any source."""
 
     catalog: LookupCatalog
     settings: Mapping[str, str]
@@ -385,7 +385,7 @@ class _TextPlanning(Context):
         return retry_predicates()
 
     def conf(self, key: str) -> str | None:
-        # The absence of what only Spark knows is no mistake of the text: how many tasks share a budget.
+        # Settings that only Spark knows, such as the number of tasks, must not cause errors.
         return self.settings.get(key, "local" if key == "spark.master" else None)
 
     def tables(self) -> Sequence[LookupTable]:
@@ -404,7 +404,7 @@ class _TextPlanning(Context):
             known = self.catalog.find(table.name)
             if known is None or known.schema.names:
                 raise
-            # Its source has other columns; what it is able to is not known then.
+            # Its class is unavailable, so its abilities are unknown; a plain one stands in.
             return build_connector(replace(table, options={"connector": "memory", "rows": "[]"}))
 
     def name_function(self, spec: LookupSpec, repeated: bool) -> str:
@@ -415,7 +415,7 @@ class _TextPlanning(Context):
 
 
 Findings = Mapping[str, Sequence[Finding]]
-"""What was found, by file as the user named it."""
+"""Findings by file, as the user named it."""
 
 
 def as_text(found: Findings) -> str:

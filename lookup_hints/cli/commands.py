@@ -1,4 +1,4 @@
-"""What each command of ``lookup-hints`` does."""
+"""The commands of ``lookup-hints``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SETUP_WORDS = ("SET", "USE", "DECLARE", "ADD", "REFRESH")
 
 
 def _read_script(options: argparse.Namespace) -> job.Script:
-    """What the command is to run: a text, a file or the standard input."""
+    """The script to run: from a text, a file or the standard input."""
     if options.sql is not None:
         if options.file is not None:
             raise WrongUse(f"Both -c and a file are given: {options.file}")
@@ -82,7 +82,7 @@ _FEW_ROWS = 20
 
 @contextmanager
 def _choose_output(options: argparse.Namespace) -> Iterator[job.Showing]:
-    """What is shown and where; rows that other programs read stand alone on the standard output."""
+    """What to show and where; if rows are for other programs, only they go to the standard output."""
     is_data = options.format != TABLE or options.output is not None
     rows = _FEW_ROWS if options.rows is None and options.format == TABLE else options.rows
     shown = replace(job.Showing.of(options, bar=sys.stderr.isatty()), rows=rows)
@@ -184,7 +184,7 @@ def _serve_lsp(options: argparse.Namespace) -> int:
     modules = [archive.find_module(each, to_ship=False) for each in options.module]
     given = job.surroundings(options, [module.name for module in modules])
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")  # the server closes it
-    with redirect_stdout(sys.stderr), job.importing(modules):  # what a module prints is no answer
+    with redirect_stdout(sys.stderr), job.importing(modules):  # keeps prints of modules out of the answer
         server(replace(given, params=job.read_params(options.param) or None)).start_io(None, output)
     return WELL
 
@@ -226,10 +226,10 @@ def _nothing_to_do(file: str) -> int:
 
 @contextmanager
 def _open_session(options: argparse.Namespace, script: job.Script) -> Iterator[LookupSession]:
-    """A session for ``script``, in which the user's own modules are known; what is wrong is told before."""
+    """A session for ``script`` with the user's modules; reports errors of arguments before starting Spark."""
     from lookup_hints.session import LookupSession
 
-    job.configuration(options.conf)  # what is wrong with it is said first
+    job.configuration(options.conf)  # reports its errors first
     modules = [archive.find_module(each) for each in options.module]
     with job.importing(modules):
         job.check_connectors(script)

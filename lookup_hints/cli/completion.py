@@ -1,4 +1,4 @@
-"""What can stand at the cursor: tables, columns, words of SQL, and options of hints, WITH and SET."""
+"""Completion at the cursor: tables, columns, words of SQL, and options of hints, WITH and SET."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _CONNECTOR = Option("connector", TEXT, "Who asks the source.")
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to go on at the cursor.
+    """One completion at the cursor.
 
     Args:
-        text: what stands there then.
-        typed: how many characters before the cursor it replaces.
-        meaning: what it is, in a few words.
+        text: the text to insert.
+        typed: the number of characters before the cursor that it replaces.
+        meaning: a short description.
     """
 
     text: str
@@ -41,13 +41,13 @@ class Candidate:
 
 
 def candidates(text: str, at: int, names: CompletionNames, *, asked: bool = True) -> list[Candidate]:
-    """How ``text`` can go on at the place ``at``.
+    """The completions of ``text`` at the place ``at``.
 
     Args:
-        text: what is typed so far, on both sides of the cursor.
+        text: the text typed so far, on both sides of the cursor.
         at: where the cursor is.
-        names: the tables and columns that there are.
-        asked: whether the user asked, by Tab: else nothing is offered where nothing is typed.
+        names: the existing tables and columns.
+        asked: whether the user pressed Tab; else an empty word gets no completions.
     """
     typed = SqlText(text[:at])
     start = max((piece.end for piece in typed.pieces if piece.is_symbol(";")), default=0)
@@ -142,10 +142,10 @@ class GivenOption:
     """An option as a statement gives it.
 
     Args:
-        option: which it is.
-        key: what it is called there.
-        value: its value, where that is what was asked about; else empty.
-        place: the key or the value, as far as it was asked about.
+        option: the option.
+        key: its name there.
+        value: its value, if the cursor is in it; else empty.
+        place: the key or the value, whichever the cursor is in.
     """
 
     option: Option
@@ -155,7 +155,7 @@ class GivenOption:
 
 
 def option_at(text: SqlText, at: int) -> GivenOption | None:
-    """The option whose key or value stands at the place ``at`` of a statement."""
+    """The option whose key or value is at the place ``at`` of a statement."""
     setting = _SETTING.match(text)
     if setting is not None and setting.start(2) <= at < setting.end(2):
         option = SESSION_KEYS.get(setting[2].lower())
@@ -179,7 +179,7 @@ def option_at(text: SqlText, at: int) -> GivenOption | None:
 
 
 def _options_of_table(words: Sequence[Piece], whole: Sequence[Piece]) -> Mapping[str, Option] | None:
-    """The options of the WITH clause that is open, where it is that of a lookup table.
+    """The possible options of the open WITH clause, if it belongs to a lookup table.
 
     Args:
         words: the code up to the cursor.
@@ -284,17 +284,17 @@ def _case_as_typed(word: str, typed: str) -> str:
 
 
 class CompletionNames(Protocol):
-    """What there is to name in a statement."""
+    """The names that a statement can use."""
 
     def tables(self) -> Sequence[str]:
         """The names of tables and views."""
 
     def columns(self, table: str) -> Sequence[str]:
-        """The columns of a table; none where there is no such table."""
+        """The columns of a table; empty if there is no such table."""
 
 
 class SessionNames:
-    """The tables of a session and their columns: asked for once, until a statement may have changed them."""
+    """The tables of a session and their columns, cached until a statement may have changed them."""
 
     def __init__(self, session: LookupSession) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""``lookup-hints doctor``: whether the lookup tables of a file can be asked, before a query runs."""
+"""``lookup-hints doctor``: check the lookup tables of a file before a query runs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _CURE = "Correct the statement: lookup-hints check shows the place."
 def examine_file(
     session: LookupSession, script: Script, modules: Sequence[str], key: Mapping[str, str], timeout: float
 ) -> DoctorReport:
-    """Look at the lookup tables that ``script`` declares; of its statements, only these and SET are run.
+    """Examine the lookup tables of ``script``; runs only its CREATE and SET statements.
 
     Args:
-        session: where they are declared.
+        session: the session to declare them in.
         script: the file.
         modules: those of the user's own, which tables of it may name.
         key: values of keys that exist, by column.
@@ -64,7 +64,7 @@ def _create_table(session: LookupSession, script: Script, text: str, ddl: Create
     except LookupHintsError:
         if ddl.columns is not None:
             raise
-        # Its source was asked for the columns: what is wrong there, the doctor says.
+        # Discovering its columns failed; the doctor reports why.
         return state_of(session.spark).catalog.declared(ddl, lambda key: session.spark.conf.get(key, None))
     return next(table for table in session.tables() if table.name.lower() == ddl.name.lower())
 

@@ -101,7 +101,7 @@ def _to_one_line(text: str) -> str:
 
 
 class _GivenOptions:
-    """What the user gave of the table: options, whose secrets became references to variables.
+    """The options given for the table, with secrets replaced by references to variables.
 
     Inside of its block these have their values, as they will when the statement is used.
     """
@@ -120,7 +120,7 @@ class _GivenOptions:
             os.environ.update({} if value is None else {name: value})
 
     def read(self, options: argparse.Namespace) -> None:
-        """Take what says where the source is, ``--option`` and ``--header``."""
+        """Read the address of the source, ``--option`` and ``--header``."""
         self.place = {"connector": "http"} if options.url is None else _options_of_url(options.url, self)
         known = connector_class(self.place["connector"]).OPTIONS
         for key, value in _read_pairs(options.option, "--option"):
@@ -153,7 +153,7 @@ def _read_pairs(texts: Sequence[str], option: str, sign: str = "=") -> Iterator[
 
 
 def _ask_masked(connector: Connector, ask: Callable[[], _T]) -> _T:
-    """What ``ask`` gives; secrets of ``connector`` are masked in its errors."""
+    """The result of ``ask``, with secrets of ``connector`` masked in its errors."""
     try:
         return ask()
     except Exception as error:

@@ -42,7 +42,7 @@ _NAME_OF_A_ROW = re.compile(r"-?\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d
 
 
 class NoType(Exception):
-    """There is no type for it; why, as the end of a sentence that begins with what it is."""
+    """No column type fits; the message is the end of a sentence that begins with the value's name."""
 
 
 def struct_field(name: str, kind: Callable[[], pa.DataType]) -> pa.Field:
@@ -56,7 +56,7 @@ def struct_field(name: str, kind: Callable[[], pa.DataType]) -> pa.Field:
 # Guesses only what fails loudly: a type that is too narrow ends in an error, as columns are read strictly.
 # (docs/decisions/0183)
 def type_of(value: Any) -> pa.DataType:
-    """The type of a JSON value, of which nothing is lost.
+    """The lossless type of a JSON value.
 
     Args:
         value: with fractions as exact decimals.
@@ -182,10 +182,10 @@ def _type_text(kind: pa.DataType) -> str:
 
 
 def finished(kind: pa.DataType, where: str, notes: list[str]) -> pa.DataType:
-    """The type of a column of ``kind``; what is left out of it, and what is guessed, goes into ``notes``.
+    """The type of a column of ``kind``; omissions and guesses are added to ``notes``.
 
     Raises:
-        NoType: nothing is left of it.
+        NoType: nothing is left.
     """
     if types.is_null(kind):
         notes.append(f"{where} is NULL wherever it was seen: STRING is a guess")
@@ -205,7 +205,7 @@ def finished(kind: pa.DataType, where: str, notes: list[str]) -> pa.DataType:
 
 
 def finished_members(row: pa.DataType, where: str, notes: list[str]) -> list[pa.Field]:
-    """The members of ``row`` as columns or fields; what is left out goes into ``notes``."""
+    """The members of ``row`` as columns or fields; omissions are added to ``notes``."""
     members: dict[str, pa.Field] = {}
     for each in row:
         try:
@@ -272,7 +272,7 @@ class NoTable(Exception):
 
 @dataclass(frozen=True)
 class Imported:
-    """A table, and what a reader of its statement should know."""
+    """A table, with notes for the reader of its statement."""
 
     table: LookupTable
     notes: tuple[str, ...] = ()
@@ -288,10 +288,10 @@ class KeyedRequest:
         url: the address, whose holes name parameters.
         keys: the parameters in its holes, with the types of their columns.
         in_path: those of them that stand in the path.
-        says: whether a member of the rows is known to say the key in a hole; None: that is guessed.
-        lists: those that take several values, and how many.
+        says: whether a member of the rows is known to repeat the key in a hole; None: this is guessed.
+        lists: the parameters that take several values, and how many.
         options: further options.
-        notes: what to tell of it.
+        notes: notes for the user.
         page_names: the parameters that may ask for a page.
         page_size: rows of a page, where that is known.
         first_page: the number of the first one.
@@ -336,7 +336,7 @@ def jmespath(*names: str) -> str:
 
 @dataclass(frozen=True)
 class RowsPlace:
-    """Where the rows of an answer are: the way there, what a row is, whether there may be several."""
+    """The place of the rows in an answer: path, type of a row, and whether there may be several."""
 
     way: tuple[str, ...]
     row: pa.DataType
@@ -347,11 +347,11 @@ class RowsPlace:
 # Only beside members that pages and envelopes have: an order with `items` and a number of its own is one row.
 # (docs/decisions/0183)
 def find_rows(answer: pa.DataType, named: str) -> RowsPlace:
-    """Where the rows are in an answer of that shape.
+    """Find the rows in an answer of that shape.
 
     Args:
         answer: the shape.
-        named: what the address calls them: the ``orders`` of ``/customers/{id}/orders``.
+        named: their name in the address: the ``orders`` of ``/customers/{id}/orders``.
 
     Raises:
         NoTable: there are none.
@@ -384,12 +384,12 @@ def _member_with_rows(answer: pa.DataType, names: set[str]) -> pa.Field | None:
 
 
 def last_name(url: str) -> str:
-    """What the path of ``url`` calls what it gives: the last segment without a hole."""
+    """The name of the resource in the path of ``url``: the last segment without a hole."""
     return next((name for each in reversed(_path_segments(url)) if (name := static_name(each))), "")
 
 
 def static_name(segment: str) -> str:
-    """What a segment of a path is called; empty where a key is all of it.
+    """The fixed name in a segment of a path; empty if it is only a key.
 
     >>> static_name("orders.json"), static_name("items({id})"), static_name("{id}")
     ('orders', 'items', '')
@@ -403,10 +403,10 @@ def _path_segments(url: str) -> list[str]:
 
 
 def http_table(asked: KeyedRequest, answer: pa.DataType) -> Imported:
-    """The table that ``asked`` answers with ``answer``.
+    """The table for the request ``asked`` with an answer of type ``answer``.
 
     Raises:
-        NoTable: no table can be made of it.
+        NoTable: the answer cannot become a table.
     """
     rows = find_rows(answer, last_name(asked.url))
     notes = list(asked.notes)
@@ -418,7 +418,7 @@ def http_table(asked: KeyedRequest, answer: pa.DataType) -> Imported:
     paths: dict[str, str] = {}
 
     def add(name: str, kind: pa.DataType, member: str | None, *, is_key: bool = False) -> str:
-        """Add a column that is read from ``member``, or is what was asked with; a key must say its own."""
+        """Add a column read from ``member``, or set by the request; keys must name their member."""
         unique = plain = identifier(name)
         while unique.lower() in map(str.lower, columns):
             unique = f"{plain}_{len(columns)}"
@@ -543,7 +543,7 @@ def _cursor_path(
 def _paths_to_plain_members(
     answer: pa.DataType, rows: Sequence[str], way: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
-    """The ways to all members of ``answer`` that are not nested, and stand outside the rows."""
+    """The paths to all plain members of ``answer`` outside of the rows."""
     if types.is_struct(answer) and way != tuple(rows):
         for each in answer:
             yield from _paths_to_plain_members(each.type, rows, (*way, each.name))

@@ -1,4 +1,4 @@
-"""An OpenAPI document (3.0, 3.1) -> a table for each GET that one key can be asked by. No I/O."""
+"""An OpenAPI document (3.0, 3.1) -> a table for each GET operation that looks up by key. No I/O."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _OF_NO_TABLE = re.compile(r"v?\d[\w.]*|\d{4}-\d\d(-\d\d)?|api|rest|public", re.I
 
 
 class Refused(NamedTuple):
-    """An operation of which no table is made, and why."""
+    """An operation that cannot become a table, and why."""
 
     operation: str
     why: str
@@ -74,16 +74,16 @@ class Refused(NamedTuple):
 def read(
     document: Mapping[str, Any], path: str = "*", operation: str = "*", server: str | None = None
 ) -> Iterator[Imported | Refused]:
-    """The tables of ``document``; what none is made of says so.
+    """The tables of ``document``, and the operations that cannot become one.
 
     Args:
-        document: as it is parsed.
-        path: pattern of the paths that are wanted.
+        document: the parsed document.
+        path: pattern of the wanted paths.
         operation: pattern of their ``operationId``.
         server: the base URL, in place of the document's.
 
     Raises:
-        NoTable: it is no document of OpenAPI 3.
+        NoTable: it is not an OpenAPI 3 document.
     """
     if not str(document.get("openapi", "")).startswith("3."):
         other = document.get("swagger") or document.get("openapi")
@@ -178,7 +178,7 @@ class _Document:
         return node
 
     def kind(self, schema: Any, inside: tuple[str, ...] | None = None) -> pa.DataType:
-        """The type that ``schema`` describes, which stands inside of what ``inside`` leads to."""
+        """The type that ``schema`` describes, nested in the references ``inside``."""
         if inside is None:
             self._left = _MOST_PARTS + 1
         return self._typed(schema, inside or (), ())
@@ -194,12 +194,12 @@ class _Document:
     def _type_of_schema(
         self, schema: Mapping[str, Any], inside: tuple[str, ...], same: tuple[str, ...]
     ) -> pa.DataType:
-        """What ``schema`` says of the type; NULL for nothing, as where it is a description alone.
+        """The type in ``schema``; the null type if it has none, such as only a description.
 
         Args:
             schema: the schema.
-            inside: the references that lead to what the value stands in.
-            same: the references that describe this very value.
+            inside: the references followed to the enclosing values.
+            same: the references followed for this very value.
         """
         if self._left < 0 and not schema.keys().isdisjoint(_HAVE_PARTS):
             raise NoType("is left out, as the answer has too many parts")
@@ -232,7 +232,7 @@ class _Document:
         return found
 
     def _own_type(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> pa.DataType:
-        """What ``schema`` says itself, apart from what it is composed of; NULL for nothing."""
+        """The type in ``schema`` itself, without its compositions; the null type if it has none."""
         named = schema.get("type")
         if isinstance(named, list):
             return together(self._own_type({**schema, "type": each}, inside) for each in named)
@@ -289,7 +289,7 @@ class _Parameter:
 
 
 def _unsupported_scheme(scheme: Mapping[str, Any]) -> str | None:
-    """What a security scheme is that no option can follow; None for others."""
+    """The name of a security scheme that no option supports; None for supported ones."""
     kind = str(scheme.get("type", ""))
     detail = str(scheme.get({"apiKey": "in", "http": "scheme"}.get(kind, ""), ""))
     known = {"apiKey": detail in ("query", "header"), "http": detail.lower() in ("basic", "bearer")}
@@ -447,7 +447,7 @@ class _Operation:
             lambda hole: self._secret_reference(identifier(hole[1]).upper()), url.partition("#")[0]
         )
         if url.startswith("//"):
-            url = f"https:{url}"  # the scheme is that of the document's own address, which is not known
+            url = f"https:{url}"  # relative to the scheme of the document's own address, which is unknown
         if not url.lower().startswith(("http://", "https://")):
             url = f"{self._secret_reference('URL')}/{url.lstrip('/')}"
         return url.rstrip("/")

@@ -16,9 +16,9 @@ PATIENCE = 3.0
 
 
 class Interrupted(KeyboardInterrupt):
-    """SIGINT or SIGTERM came.
+    """SIGINT or SIGTERM was received.
 
-    As it is a KeyboardInterrupt, PySpark asks a Connect server to stop what it does.
+    As it is a KeyboardInterrupt, PySpark makes a Connect server cancel its work.
     """
 
     def __init__(self, number: int) -> None:

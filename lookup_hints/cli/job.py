@@ -143,12 +143,12 @@ def ship(spark: SparkSession, modules: Sequence[Module]) -> None:
 def surroundings(
     options: argparse.Namespace, modules: Collection[str], conf: Mapping[str, str] = MappingProxyType({})
 ) -> CheckOptions:
-    """What a script is checked with, on the command line."""
+    """The surroundings of a script that the command line gives."""
     return CheckOptions(modules=modules, settings={**conf, **configuration(options.conf)})
 
 
 def check_connectors(script: Script) -> None:
-    """Refuse tables of connectors that nobody registered: before Spark starts, which takes long."""
+    """Refuse tables with unregistered connectors, before Spark takes its time to start."""
     problems = [
         replace(problem, message=f"{script.file}, line {statement.line}: {problem.message}")
         for statement, error in unknown_connectors(script.statements)
@@ -163,17 +163,17 @@ def check_connectors(script: Script) -> None:
 
 @dataclass(frozen=True)
 class Showing:
-    """What is shown of statements that run.
+    """What to show of running statements.
 
     Args:
-        rows: how many rows of each result.
-        bar: whether how far a statement is; for a terminal.
-        analyze: whether its plan with measured figures comes in place of its rows.
-        quiet: whether rows and errors are all that is shown.
-        verbose: whether the plan comes before the rows, and all counts after them.
-        report: where plans, counts and the summary go; None is the standard output.
-        results: where rows go; None is the standard output.
-        format: how rows are written, one of ``results.FORMATS``.
+        rows: number of rows of each result.
+        bar: whether to show a progress bar; for a terminal.
+        analyze: whether to show the plan with measured figures instead of rows.
+        quiet: whether to show only rows and errors.
+        verbose: whether to show the plan before the rows, and all counts after them.
+        report: output for plans, counts and the summary; None is the standard output.
+        results: output for rows; None is the standard output.
+        format: format of rows, one of ``results.FORMATS``.
     """
 
     rows: int | None
@@ -221,7 +221,7 @@ def run(session: LookupSession, script: Script, showing: Showing) -> int:
             except Exception as error:
                 said = failure(statement, error)
                 print(f"\nerror in the statement at line {statement.line}: {said}", file=sys.stderr)
-                _log.info("%s: failed", head)  # why is said above, once
+                _log.info("%s: failed", head)  # the reason was logged above
                 return FAILED
             _log.info("%s: %s", head, _log_line(ran[-1]))
         return WELL
@@ -240,7 +240,7 @@ def run(session: LookupSession, script: Script, showing: Showing) -> int:
 def run_statement(
     session: LookupSession, statement: ScriptStatement, params: Mapping[str, Any], showing: Showing
 ) -> StatementRun:
-    """Run one statement and print its rows, and what its lookups did."""
+    """Run one statement, and print its rows and a summary of its lookups."""
     watch = partial(TerminalBar(sys.stderr).over, session.spark) if showing.bar else None
     few_rows = not showing.analyze and showing.rows is not None
     ran = StatementRun(session, statement, params, watch, few_rows=few_rows)
@@ -291,7 +291,7 @@ def head_of(statement: ScriptStatement, number: int, of: int) -> str:
 _HEAD = 90
 
 
-# --- what it did -----------------------------------------------------------------------------------
+# --- summaries -------------------------------------------------------------------------------------
 
 
 def _print_counts(ran: StatementRun, showing: Showing) -> None:
@@ -327,7 +327,7 @@ def _summary_text(script: Script, ran: Sequence[StatementRun], seconds: float, *
                 texts = (text(lookup.counts) for _, text in COLUMNS)
                 lines.append([str(each.statement.line), name.alias, rate, *texts])
     mattered = what_mattered(all_lookups, seconds)
-    if number == 1 and not verbose:  # all else stands above
+    if number == 1 and not verbose:  # everything else was printed above
         return mattered
     if number == 1 or not verbose:
         return "\n".join(filter(None, (mattered, head)))
@@ -341,7 +341,7 @@ def _summary_text(script: Script, ran: Sequence[StatementRun], seconds: float, *
 
 
 def dry_run(script: Script, given: CheckOptions) -> int:
-    """Say what each statement would do, from its text alone: no Spark, no source; returns the exit code."""
+    """Print what each statement would do, without Spark or any source; returns the exit code."""
     exit_code = WELL
     for number, (statement, what) in enumerate(dry_run_results(script.statements, given), 1):
         print(f"\n{head_of(statement, number, len(script.statements))}")
@@ -360,14 +360,14 @@ def metrics_arguments(options: argparse.Namespace) -> list[str]:
 
 
 def check_metrics(options: argparse.Namespace) -> None:
-    """Refuse what cannot be served: before Spark starts, which takes long."""
+    """Refuse metrics that cannot be served, before Spark takes its time to start."""
     if options.metrics_port is not None:
         check_package()
 
 
 @contextmanager
 def serving_metrics(session: LookupSession, options: argparse.Namespace) -> Iterator[None]:
-    """Serve metrics for a block, if a command was asked to."""
+    """Serve metrics inside the block, if the command's options say so."""
     if options.metrics_port is None:
         yield
         return
@@ -385,16 +385,16 @@ Tell = Callable[[str], None]
 
 
 LOOK_SECONDS = 1.0
-"""How often the streaming queries are asked for new micro-batches."""
+"""Seconds between polls of the streaming queries for new micro-batches."""
 
 
 def run_with_streams(
     streams: Streams, run: Callable[[], int], tell: Tell, tell_error: Tell, *, quiet: bool = False
 ) -> int:
-    """Run statements, then wait for the streaming queries that they started; none is left running.
+    """Run statements, then wait for the streaming queries that they started, and leave none running.
 
     Returns:
-        The exit code: that of ``run``, 1 when a query failed for good, 128 + n after signal n.
+        The exit code: that of ``run``, 1 if a query failed permanently, 128 + n after signal n.
     """
     known = len(streams.started)
     raised: Exception | None = None
@@ -452,7 +452,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
 
 def batch_line(query: str, batch: MicroBatch) -> str:
-    """One line about a micro-batch: rows, what its lookups did together, how long it took, how late it is."""
+    """One line about a micro-batch: rows, a summary of its lookups, duration and lag."""
     counts = batch.total
     said = [counted(batch.rows, "row")]
     if counts.tasks:
@@ -471,7 +471,7 @@ def batch_line(query: str, batch: MicroBatch) -> str:
 
 @contextmanager
 def _without_final_logs() -> Iterator[None]:
-    """Keep the log from telling of failures that end a query: they are told at the end, each once."""
+    """Suppress log records of failures that end a query, as each is reported once at the end."""
     log = logging.getLogger("lookup_hints")
     log.addFilter(_is_not_final)
     try:

@@ -1,6 +1,6 @@
-"""``lookup-hints lsp``: a language server for SQL files, and what it shows of a script.
+"""``lookup-hints lsp``: a language server for SQL files.
 
-pygls is known here alone, and Spark is not.
+Only this module uses pygls, and it does not use Spark.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class EditedScript:
         for statement in _split_or_none(text):
             name = created_name(statement.text.code)
             self._names |= {} if name is None else {name: None}
-            with suppress(QueryError):  # which is told as a mistake
+            with suppress(QueryError):  # reported as a diagnostic
                 ddl = parse_ddl(statement.text)
                 if isinstance(ddl, CreateLookupTable):
                     self._created.setdefault(ddl.name.lower(), ddl)
@@ -55,7 +55,7 @@ class EditedScript:
         return candidates(self._text if end < 0 else self._text[:end], at, self)
 
     def hover(self, at: int) -> tuple[str, Cut] | None:
-        """What stands at the place ``at``, in Markdown, and where it does."""
+        """Markdown about the name at the place ``at``, and its place in the text."""
         for statement in _split_or_none(self._text):
             if 0 <= at - statement.offset < len(statement.text):
                 found = self._hover_text(statement.text, at - statement.offset)

@@ -19,7 +19,7 @@ _ON_SPARK = ("run", "shell", "explain", "doctor")
 _AFTER_SIGNAL = 128
 
 
-# Imports no more than what reads the arguments, and launches the JVM before the rest is imported.
+# Imports only the parser of arguments, and launches the JVM before importing the rest.
 # (docs/decisions/0193)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _spark_for_command(options: Namespace) -> SparkStart | None:
-    """The Spark that the command will ask for; None where it cannot: why is said in its time."""
+    """The Spark that the command will use; None if it cannot start, which is reported later."""
     file = getattr(options, "file", None)
     if file not in (None, STDIN) and (not Path(file).exists() or Path(file).is_dir()):
         return None
@@ -43,7 +43,7 @@ def _spark_for_command(options: Namespace) -> SparkStart | None:
     conf = {key.strip(): value for key, _, value in (text.partition("=") for text in options.conf)}
     given = {"spark.master": options.master, "spark.remote": options.remote}
     conf |= {key: value for key, value in given.items() if value is not None}
-    # Where nobody watches, what Spark logs belongs to the output that is kept.
+    # Without a terminal, Spark's log belongs to the output.
     hides_log = options.verbose < 2 and options.remote is None and sys.stderr.isatty()
     try:
         return SparkStart(conf, hides_log=hides_log)
@@ -81,7 +81,7 @@ def _exit_code(options: Namespace) -> int:
 
 
 def _close_log(spark: SparkStart, code: int) -> None:
-    """Remove the file that Spark logs to where nobody will look for it: all went well, or nothing failed."""
+    """Remove the file with Spark's log if nothing failed."""
     if spark.log is None:
         return
     if code == WELL or code > _AFTER_SIGNAL or not spark.is_there:

@@ -25,7 +25,7 @@ def unknown_columns(statement: ReadStatement) -> Iterator[Problem]:
     """The columns that a statement takes from lookup tables by their aliases, and that these do not have."""
     for use in statement.uses:
         if use.block.pipes or use.relation.columns or not use.table.schema.names:
-            continue  # where columns may have other names, or nobody knows them
+            continue  # its columns may have other names, or unknown ones
         hidden = [query for query in statement.structure.queries if _hides_alias(statement, query, use)]
         for at in statement.tokens.places(use.alias, use.block.first, use.block.last - 2):
             column = statement.pieces[at + 2]
@@ -53,7 +53,7 @@ def _hides_alias(statement: ReadStatement, query: Query, use: LookupUse) -> bool
 
 
 def possible_columns(text: SqlText) -> Names:
-    """The columns that a table may have of which nothing is known: all names that stand before no dot."""
+    """Possible columns of an unknown table: all names in the text that are not followed by a dot."""
     found = text.code
     leading = {piece.name.lower() for at, piece in enumerate(found) if _starts_dotted_name(found, at)}
     return frozenset(piece.name.lower() for piece in found if piece.is_name) - leading
@@ -84,11 +84,11 @@ _KEEPS_TABLES = (
 
 
 class ScriptNames:
-    """The names that a script brings into its later statements, as far as its text tells."""
+    """The names that a script defines for its later statements, as far as its text shows."""
 
     def __init__(self) -> None:
         self.failed: set[str] = set()
-        """Tables whose CREATE is wrong: nothing can be said of them."""
+        """Tables whose CREATE is wrong, so that nothing is known about them."""
         self._made: dict[str, Names] = {}
         self._declared: Names = frozenset()
 
@@ -108,7 +108,7 @@ class ScriptNames:
                 self._made[name.lower()] = names
 
     def _names_of_created(self, text: SqlText, find_table: FindTable) -> Names | None:
-        """The names that the columns of a table or view can have; None where the text does not tell."""
+        """Possible names of the columns of a created table or view; None if unknown from the text."""
         statement = ReadStatement(text, find_table)
         try:
             statement.queries = query_parts(statement)
@@ -119,10 +119,10 @@ class ScriptNames:
         return None if "EXISTS" in words or not has_columns else self._names_in(statement)
 
     def unknown_aliases(self, statement: ReadStatement) -> Iterator[Problem]:
-        """The names before a dot that nothing can have.
+        """Names before a dot that cannot exist.
 
-        That is certain where the text tells the columns of all that the statement reads. Elsewhere the name
-        may be that of a column with fields, as may a name that the text also uses otherwise.
+        This is certain only if the text gives the columns of everything that the statement reads. Otherwise
+        the name may be a column with fields, as may a name that the text also uses elsewhere.
         """
         names = self._names_in(statement)
         if names is None:
@@ -142,7 +142,7 @@ class ScriptNames:
                 yield Problem(f"Nothing is called {piece.name!r} here.", at, nearest(piece.name, known))
 
     def _names_in(self, statement: ReadStatement) -> Names | None:
-        """All that a name in a statement can mean; None where it reads what the text does not tell of."""
+        """All names that a statement can use; None if it reads relations with unknown columns."""
         found, tokens = statement.pieces, statement.tokens
         names = self._declared | _names_in_pieces(found)
         if any(
@@ -150,7 +150,7 @@ class ScriptNames:
             or (piece.is_symbol("*") and tokens.is_symbol(at - 2, ")"))
             for at, piece in enumerate(found)
         ):
-            return None  # the fields of what a function gives become columns
+            return None  # the fields of a function's result become columns
         for relation in (each for block in statement.structure.blocks for each in block.everything):
             own = self._names_of(statement, relation)
             if own is None:
@@ -198,7 +198,7 @@ def _starts_dotted_name(found: Sequence[Piece], index: int) -> bool:
 
 
 def _names_in_pieces(found: Sequence[Piece]) -> Names:
-    """Every name and every word of a string, but for what stands before a dot alone."""
+    """Every name and every word of a string, except names that occur only before a dot."""
     names = {
         piece.name.lower()
         for at, piece in enumerate(found)

@@ -75,7 +75,7 @@ def _columns_by_name(frame: DataFrame) -> list[Column]:
 
 
 def _columns_by_number(frame: DataFrame) -> list[Column]:
-    """What is nested becomes JSON inside its cell."""
+    """The columns, with nested values as JSON."""
     from pyspark.sql import functions
 
     return [
@@ -109,7 +109,7 @@ def _as_csv(names: Iterable[str], lines: Iterable[Iterable[CellText]]) -> str:
 
 
 def _csv_cell(cell: CellText) -> str:
-    """Nothing for NULL, and ``""`` for an empty text: so PostgreSQL and Arrow can tell them apart."""
+    """Empty for NULL, and ``""`` for an empty text, as PostgreSQL and Arrow distinguish them."""
     if cell is None:
         return ""
     if cell and cell == cell.strip() and not any(letter in cell for letter in ',"\r\n'):

@@ -1,4 +1,4 @@
-"""The shell: reads statements, runs each, and goes on whatever becomes of it."""
+"""The shell: reads statements and runs each, going on after errors."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Shell:
         self._session, self._params, self._showing, self._ran = session, params, showing, ran
 
     def run(self, first: Sequence[ScriptStatement], ask: Callable[[], str]) -> int:
-        """Run ``first``, then what ``ask`` gives, until the user leaves; returns the exit code."""
+        """Run ``first``, then the statements from ``ask`` until the user leaves; returns the exit code."""
         known = len(self._session.streams.started)
         with _catch_interrupts():
             self._run_all(first, shown=True)
@@ -142,13 +142,13 @@ _AGAIN_SECONDS = 0.5
 
 
 def run_cancellable(spark: SparkSession, run: Callable[[], None]) -> None:
-    """Run statements in a thread of their own; a KeyboardInterrupt here cancels what Spark does for them.
+    """Run statements in a thread of their own; a KeyboardInterrupt here cancels their Spark jobs.
 
-    The calling thread only waits, so an interrupt never cuts its talk with the JVM in two.
+    The calling thread only waits, so an interrupt never breaks off a call of the JVM.
 
     Raises:
-        KeyboardInterrupt: when all has ended; or at once, at the second interrupt.
-        Exception: what ``run`` raised.
+        KeyboardInterrupt: when everything has ended; at the second interrupt at once.
+        Exception: the error of ``run``.
     """
     done: Future[None] = Future()
     mark = f"lookup-hints-shell-{uuid4()}"
@@ -178,7 +178,7 @@ def _start_thread(work: Callable[[], None]) -> None:
 
 
 def _tag_jobs(spark: SparkSession, mark: str) -> None:
-    """What Spark does for this thread from now on can be cancelled by ``mark``. Streams are not meant."""
+    """Make Spark's further jobs of this thread cancellable by ``mark``, except streams."""
     if is_connect(spark):
         spark.addTag(mark)
     else:

@@ -27,7 +27,7 @@ _PROMPT = "lookup> "
 
 
 def prompt(names: CompletionNames, history: Path) -> Callable[[], str]:
-    """What asks the user for a statement; raises KeyboardInterrupt for Ctrl-C and EOFError for Ctrl-D."""
+    """A function that reads a statement; it raises KeyboardInterrupt for Ctrl-C and EOFError for Ctrl-D."""
     completer = _Completer(names)
     session: PromptSession[str] = PromptSession(
         _PROMPT,
@@ -92,7 +92,7 @@ def _key_bindings(completer: Completer) -> KeyBindings:
 
     @keys.add("enter")
     def _(event: KeyPressEvent) -> None:
-        """Take the completion that is chosen, run what is complete, or begin a line."""
+        """Accept the selected completion, run a complete statement, or begin a line."""
         buffer = event.current_buffer
         if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
             buffer.complete_state = None

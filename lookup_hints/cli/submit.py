@@ -1,4 +1,4 @@
-"""Files of SQL through ``spark-submit``: the command that is run, and what it runs on the driver."""
+"""SQL files through ``spark-submit``: the command, and the program that it runs on the driver."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from lookup_hints.runs.java import check_java
 from lookup_hints.runs.start import NO_BAR_OF_SPARK, await_server
 
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "lookup_job.py"
-"""What ``spark-submit`` runs."""
+"""The script for ``spark-submit``."""
 # Where this library is: a folder, or the archive that `spark-submit` has put before all others.
 _HOME = Path(__file__).resolve().parents[2]
 
@@ -60,7 +60,7 @@ _log = logging.getLogger("lookup_hints.submit")
 _TOKEN = re.compile(r"(?i)(;token=)[^;]*")
 
 
-# Variables that decide what spark-submit runs, and where.
+# Environment variables that determine what spark-submit runs, and where.
 _KEPT = (
     *("JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "HADOOP_CONF_DIR", "YARN_CONF_DIR"),
     *("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"),
@@ -78,7 +78,7 @@ class Submission:
     modules: tuple[archive.Module, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what spark-submit refuses with a stack of Java."""
+        """Refuse arguments for which spark-submit would only print a Java stack trace."""
         master = _last_value("--master", self.spark) or ""
         if self.on_cluster and master.startswith(("spark://", "local")):
             raise WrongUse(
@@ -106,7 +106,7 @@ class Submission:
         """``given``, the Connect server, and which Python the driver is: this one by default."""
         environment = dict(given)
         if (remote := _last_value("--remote", self.spark)) is not None:
-            environment["SPARK_REMOTE"] = remote  # spark-submit tells only itself
+            environment["SPARK_REMOTE"] = remote  # spark-submit does not pass it on
         if not self.on_cluster and not any("spark.pyspark." in each for each in self.spark):
             environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
             if (_last_value("--master", self.spark) or "").startswith("local"):
@@ -114,7 +114,7 @@ class Submission:
         return environment
 
     def as_typed(self, spark_submit: str, folder: Path, given: Mapping[str, str]) -> str:
-        """What does the same in any shell, in any folder; without secrets.
+        """The same command for pasting into any shell in any folder; without secrets.
 
         Args:
             spark_submit: the program.
@@ -147,10 +147,10 @@ def _append_value(arguments: tuple[str, ...], option: str, value: str) -> tuple[
 
 
 def divided(arguments: Sequence[str], ours: Mapping[str, bool]) -> tuple[list[str], list[str]]:
-    """Arguments that are ours, and those of spark-submit, each in its order.
+    """Split arguments into ours and those of spark-submit, keeping their order.
 
     Args:
-        arguments: as they stand on the command line.
+        arguments: the arguments of the command line.
         ours: our options, and whether each takes a value.
 
     >>> divided(["job.sql", "--master", "local[2]", "--rows=5"], {"--rows": True})
@@ -164,7 +164,7 @@ def divided(arguments: Sequence[str], ours: Mapping[str, bool]) -> tuple[list[st
         if not argument.startswith("-") or argument == "-":
             mine.append(argument)
         elif name == "--conf" and not (value or (value := next(rest, ""))).startswith("spark."):
-            mine += ["--conf", value]  # spark-submit drops what is not Spark's
+            mine += ["--conf", value]  # spark-submit drops settings that are not Spark's
         elif name == "--conf":
             sparks += ["--conf", value]
         elif name in ours:
@@ -302,7 +302,7 @@ def _run_process(command: Sequence[str], environment: Mapping[str, str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-# --- what spark-submit runs ------------------------------------------------------------------------
+# --- the program on the driver ---------------------------------------------------------------------
 
 
 def _script_parser(program: str, **texts: str | None) -> argparse.ArgumentParser:
@@ -322,7 +322,7 @@ def _script_parser(program: str, **texts: str | None) -> argparse.ArgumentParser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """What ``spark-submit [...] $(lookup-hints submit-script) FILE.sql`` runs; returns the exit code."""
+    """The program of ``spark-submit [...] $(lookup-hints submit-script) FILE.sql``; returns the exit code."""
     options = _script_parser(SCRIPT.name).parse_args(arguments)
     try:
         script = job.read(options.file, options.param)
@@ -353,7 +353,7 @@ def _run_on_spark(options: argparse.Namespace, script: job.Script) -> int:
         await_server(remote, _log.info)
     spark = builder.getOrCreate()
     if is_connect(spark) and _HOME.is_file():
-        # What --py-files says reaches executors of this driver's, but no Connect server.
+        # --py-files reaches the executors of this driver, but not those of a Connect server.
         spark.addArtifacts(str(_HOME), pyfile=True)
     try:
         session = LookupSession(spark)

@@ -32,7 +32,7 @@ def named_frames(text: str, variables: Mapping[str, Any]) -> tuple[str, dict[str
     "SELECT '{}' FROM __lookup_frame_o"
 
     Raises:
-        QueryError: something else than a DataFrame stands in braces.
+        QueryError: something other than a DataFrame is in braces.
     """
     out: list[str] = []
     frames: dict[str, DataFrame] = {}
@@ -52,7 +52,7 @@ def named_frames(text: str, variables: Mapping[str, Any]) -> tuple[str, dict[str
 
 
 def variables_refused(names: Iterable[str]) -> QueryError:
-    """The error of variables that cannot stand in braces."""
+    """The error for variables that cannot be used in braces."""
     return QueryError(
         Problem(
             f"Variables in braces ({', '.join(sorted(names))}) cannot stand in a statement with a lookup"
@@ -63,7 +63,7 @@ def variables_refused(names: Iterable[str]) -> QueryError:
 
 
 def private_name(name: str) -> str:
-    """What the frame ``name`` is called in the text that is planned."""
+    """The private name of the frame ``name`` in the planned text."""
     return f"{_PRIVATE}{name}"
 
 

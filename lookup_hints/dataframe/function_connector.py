@@ -1,4 +1,4 @@
-"""A function of the user's own as a connector: it is asked key by key, as a source is."""
+"""A user's function as a connector: it is called key by key, like a source."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ THREADS = 1000
 """The most calls of a plain function at once in one worker process."""
 
 
-# A user's function is a connector, so capacity, timeouts, retries and failures are those of lookups, in the
-# same code. (docs/decisions/0041)
+# As a connector, a user's function gets the capacity, timeouts, retries and failures of lookups from the same
+# code. (docs/decisions/0041)
 class FunctionConnector(AsyncRowLookup):
     """Calls ``function`` with the inputs of each row, for up to `capacity` rows at once.
 
-    An ``async def`` runs on the event loop of the worker; a plain ``def`` on a thread of its own, so it
-    must not mind to run several times at once. A thread cannot be stopped: the call of a plain function
-    that is out of time goes on, and what it returns is dropped.
+    An ``async def`` runs on the event loop of the worker; a plain ``def`` on a thread of its own, so it must
+    be thread-safe. A thread cannot be stopped: after a timeout the call of a plain function goes on, and its
+    result is dropped.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class FunctionConnector(AsyncRowLookup):
             self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="lookup_hints")
 
     async def alookup_row(self, request: RowRequest) -> Rows:
-        """What the function returns, as rows."""
+        """The function's result, as rows."""
         arguments = [request.key[name] for name in self._inputs]
         if self._is_async:
             result = await self._function(*arguments)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 LEFT = "df"
-"""What the frame is called in conditions."""
+"""The frame's name in conditions."""
 
 _PRIVATE_KEY = "__lookup_key_"
 _JOINS = {"inner": "JOIN", "left": "LEFT JOIN", "left semi": "LEFT SEMI JOIN", "left anti": "LEFT ANTI JOIN"}
@@ -50,17 +50,17 @@ ColumnChoice: TypeAlias = "Sequence[str] | Mapping[str, str]"
 
 @dataclass(frozen=True)
 class JoinRequest:
-    """What one call wants.
+    """The arguments of one call.
 
     Args:
-        pairs: for each key what it is on the left, a text or a Column, and the table's column.
-        is_using: whether the columns of ``pairs`` have one name on both sides, and come once.
-        kind: of the join, as ``LookupJoin.kind`` in small letters.
+        pairs: for each key its left side, a text or a Column, and the table's column.
+        is_using: whether the columns of ``pairs`` have one name on both sides, and appear once in the result.
+        kind: the kind of join, as ``LookupJoin.kind`` in lower case.
         condition: the rest of the ON condition, as SQL.
-        columns: the table's columns that come, by their new names; all where None.
+        columns: the table's columns to return, by their new names; None: all.
         alias: the name of the table in the statement.
         options: typed values, by the keys of hints.
-        retry: the policy, if one is given.
+        retry: the retry policy, if given.
         as_of: the moment whose rows are joined, a text or a Column; None: all rows of a key.
     """
 
@@ -143,7 +143,7 @@ class _Left:
         return self._count[self._fold_case(name)] > 1
 
     def key(self, left: Any) -> str:
-        """What a key's left side, a name, an SQL expression or a Column, is called in the statement."""
+        """The text in the statement for a key's left side: a name, an SQL expression or a Column."""
         if isinstance(left, str) and self._count[self._fold_case(left)] == 1:
             return f"{LEFT}.{quoted(self.named(left))}"
         private = f"{_PRIVATE_KEY}{len(self.private)}"
@@ -154,7 +154,7 @@ class _Left:
             except Exception:
                 if not left.isidentifier():
                     raise
-                # Spark's error speaks of the private column, and of a line that nobody wrote.
+                # Spark's error would name the private column, and a line of generated text.
                 raise self._unknown_column(left) from None
         else:
             self.frame = self.frame.withColumn(private, left)
@@ -314,11 +314,11 @@ def kind_of(how: str, table: str) -> str:
 
 
 def read_options(caller: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Typed values of the options that are given, checked as those of a hint are.
+    """Typed values of the given options, checked like those of a hint.
 
     Args:
         caller: the function, for errors.
-        given: its arguments by name, others than options among them; None where an option is not given.
+        given: its arguments by name, including those that are not options; None for options not given.
 
     Raises:
         OptionError: all bad values at once.
@@ -354,7 +354,7 @@ def checked_retry(caller: str, retry: Any) -> RetryPolicy | None:
     """``retry``, if it is a policy.
 
     Raises:
-        OptionError: it is something else, or a strategy that does not say what is asked again.
+        OptionError: it is something else, or a strategy without a condition such as ``if_miss``.
     """
     if retry is None or isinstance(retry, RetryPolicy):
         return retry
@@ -371,6 +371,6 @@ def checked_retry(caller: str, retry: Any) -> RetryPolicy | None:
 
 
 def no_table(name: str, known: Sequence[str]) -> Problem:
-    """What to say where no lookup table has that name."""
+    """The problem of an unknown lookup table."""
     tip = "Create one: CREATE TEMPORARY TABLE ... WITH ('connector' = ...)."
     return Problem(f"No lookup table is called {name!r}.", tip=f"{nearest(name, known)} {tip}".strip())

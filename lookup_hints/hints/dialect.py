@@ -1,7 +1,7 @@
 """Spark's SQL with lookup joins, as a dialect of sqlglot: ``spark_lookup``.
 
-With it sqlglot, and what stands on it (formatters, linters, lineage), reads LOOKUP hints,
-``FOR SYSTEM_TIME AS OF`` and ``CREATE TEMPORARY TABLE ... WITH (...)``, and writes them as they were:
+With it sqlglot, and tools built on it (formatters, linters, lineage), read LOOKUP hints,
+``FOR SYSTEM_TIME AS OF`` and ``CREATE TEMPORARY TABLE ... WITH (...)``, and write them back unchanged:
 
 >>> import sqlglot
 >>> query = sqlglot.parse_one("SELECT /*+ LOOKUP('table'='c') */ 1", dialect="spark_lookup")
@@ -33,9 +33,9 @@ else:
 
 # --- tokens -----------------------------------------------------------------------------------------
 
-# Where a token stands and what it holds is decided by our lexer, which is exact; which kind of token it is,
-# by the keywords of sqlglot's own dialect of Spark. Comments travel as in sqlglot: with the token before them
-# where that stands on the same line, or else with the token behind them.
+# Our lexer, which is exact, gives the place and the text of a token; the keywords of sqlglot's Spark dialect
+# give its kind. Comments are attached as in sqlglot: to the token before them if it is on the same line, else
+# to the token after them.
 
 HINT_MARK = "/*+"
 
@@ -62,9 +62,9 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def hint_tokens(text: str, start: int, end: int) -> list[Token]:
-    """The tokens inside the hint comment that begins at ``start`` of ``text``, placed as in ``text``.
+    """The tokens inside the hint comment at ``start`` of ``text``, with their places in ``text``.
 
-    In a hint nothing is a command, nothing separates statements, and what is never closed is one token.
+    A hint has no commands and no separators of statements; an unclosed quote becomes one token.
     """
     offset = start + len(HINT_MARK)
     inside = [replace(piece, start=piece.start + offset) for piece in cut_into_pieces(text[offset:end])]
@@ -72,7 +72,7 @@ def hint_tokens(text: str, start: int, end: int) -> list[Token]:
 
 
 def option_tokens(text: str, found: Sequence[Piece]) -> list[Token]:
-    """The tokens of a part of ``text``, which are read as those of a hint."""
+    """The tokens of a part of ``text``, read as in a hint."""
     return _HintTokens(text, found).read()
 
 
@@ -101,7 +101,7 @@ class _SqlglotTokens:
         return self.tokens
 
     def _read_token(self, at: int) -> int:
-        """Read what begins with the piece at ``at``; the index of the piece behind it."""
+        """Read the token at piece ``at``; returns the index of the next piece."""
         piece = self._pieces[at]
         if piece.kind is Kind.UNCLOSED:
             return self._read_unclosed(at)
@@ -155,7 +155,7 @@ class _SqlglotTokens:
         return self._read_command(behind) if kind in _SPARK.COMMANDS else behind
 
     def _read_command(self, at: int) -> int:
-        """What stands behind the word of a command, up to a semicolon, as one string."""
+        """The text after a command word, up to a semicolon, as one string token."""
         if len(self.tokens) > 1 and self.tokens[-2].token_type not in _BEFORE_COMMAND:
             return at
         count = len(self._pieces)
@@ -258,11 +258,10 @@ class Lookup(exp.Anonymous):
     """``LOOKUP('key' = 'value', ...)``, a hint; or the list of options alone.
 
     Its ``expressions`` are equalities of two literals (``true`` and ``false`` are variables). It and each
-    literal say in ``meta`` where they stand in the statement: ``start`` and ``end`` (inclusive) count
-    characters.
+    literal have their places in ``meta``: ``start`` and ``end`` (inclusive) count its characters.
     """
 
-    # To sqlglot it is a function that nobody knows: the one kind that is an expression in all its versions.
+    # A subclass of sqlglot's unknown function: the only suitable class that is an expression in all versions.
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
     name = "LOOKUP"
 
@@ -272,7 +271,7 @@ class Lookup(exp.Anonymous):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with its form; some options may then be missing."""
+        """Its mistakes of form; with any, some options may be missing."""
         found: tuple[Problem, ...] = self.meta.get(_PROBLEMS, ())
         return found
 
@@ -304,7 +303,7 @@ class _Items(exp.Expression):
 def hint_items(text: str, start: int, end: int) -> list[exp.Expression]:
     """The ``Lookup`` and ``OtherHint`` items of the hint comment at ``start``, whose text ends at ``end``.
 
-    Unlike sqlglot's own reading of a statement, this keeps whatever stands there, with its problems.
+    Unlike sqlglot's own parser, this keeps invalid items too, with their problems.
     """
     tokens = hint_tokens(text, start, end)
     if not tokens:
@@ -314,10 +313,10 @@ def hint_items(text: str, start: int, end: int) -> list[exp.Expression]:
 
 
 def read_options(shown: str, found: Sequence[Piece]) -> Lookup:
-    """The options that ``found`` lists, as in ``WITH (...)``, with what is wrong among them.
+    """The options listed in ``found``, as in ``WITH (...)``, with their mistakes.
 
-    ``shown`` is the text that ``found`` was read from, or one of the same length with secrets masked:
-    whatever a problem quotes is taken from it.
+    ``shown`` is the text that ``found`` was read from, or one of the same length with secrets masked;
+    problems quote from it.
     """
     tokens = option_tokens(shown, found)
     (options,) = SparkLookup().parser().parse_into(Lookup, tokens, shown) if tokens else [Lookup()]
@@ -326,7 +325,7 @@ def read_options(shown: str, found: Sequence[Piece]) -> Lookup:
 
 
 def place_of(expression: exp.Expression, text: str) -> Span:
-    """Where ``expression``, which was read from ``text`` and keeps its place, stands."""
+    """The place of ``expression``, which was parsed from ``text``."""
     return Span(text, expression.meta["start"], expression.meta["end"] + 1)
 
 
@@ -347,7 +346,7 @@ class _Parser(_SparkParser):
     def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
         table = super()._parse_table(*args, **kwargs)
         if isinstance(table, exp.Table) and table.alias and not table.args.get("version"):
-            table.set("version", self._parse_version())  # which may stand behind the alias, too
+            table.set("version", self._parse_version())  # it may also follow the alias
         return table
 
     def _parse_version(self) -> Any:
@@ -385,7 +384,7 @@ class _Parser(_SparkParser):
         return _Items(expressions=found)
 
     def _parse_item(self) -> exp.Expression:
-        """What begins at this token: a name with what its parentheses hold, or a single token."""
+        """The item at this token: a name with its parentheses, or a single token."""
         first: Token = self._curr
         is_name = _is_name(first, self.sql)
         self._advance()
@@ -449,7 +448,7 @@ class _Parser(_SparkParser):
         return None
 
     def _parse_mistake(self) -> Problem:
-        """What is wrong with that which stands before the next comma, and is no option."""
+        """The problem of the text before the next comma, which is not an option."""
         comma = self._prev if self._prev and self._prev.token_type is TokenType.COMMA else self._curr
         found = self._parse_up_to(TokenType.COMMA)
         if not found:

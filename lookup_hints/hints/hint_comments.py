@@ -30,9 +30,9 @@ class HintComment:
     """One hint comment.
 
     Args:
-        is_closed: whether it ends.
-        at: where it stands.
-        select: where the SELECT that it belongs to stands, or -1 when it stands after something else.
+        is_closed: whether it is closed.
+        at: its place.
+        select: offset of the SELECT that it follows, or -1 if it follows something else.
         items: each ``Lookup`` and ``OtherHint`` in it, in order, with its place and its mistakes of form.
     """
 
@@ -99,7 +99,7 @@ def _edits_without_hints(comment: HintComment) -> Iterator[Edit]:
         yield Edit(Cut(at.start, at.end), () if any(map(str.isspace, around)) else (" ",))
         return
     first_kept = place_of(kept[0], at.text).start
-    # Calls before the first other item go with what follows them, later ones with what precedes them.
+    # Calls before the first other item are removed with the text after them, later ones with that before.
     if isinstance(comment.items[0], Lookup):
         yield Edit(Cut(place_of(comment.items[0], at.text).start, first_kept), ())
     end = first_kept
@@ -116,15 +116,15 @@ _OPTIONS = options_at(Place.HINT, LOOKUP_OPTIONS)
 
 @dataclass(frozen=True)
 class LookupHint:
-    """One LOOKUP hint whose options exist and have values that they can have.
+    """One LOOKUP hint with valid options.
 
     Args:
-        table: the name that the hint gives, as written.
+        table: the name in the hint, as written.
         at: the whole call.
-        select: where the SELECT of its query block stands.
-        options: typed values of the options given, by key; ``table`` is not among them.
-        places: where the value of each option given stands, ``table`` included.
-        retry: a policy made in Python, in place of the options of a retry.
+        select: offset of the SELECT of its query block.
+        options: typed values of its options by key, without ``table``.
+        places: the places of the values of its options, ``table`` included.
+        retry: a policy made in Python, which replaces the retry options.
     """
 
     table: str
@@ -136,7 +136,7 @@ class LookupHint:
 
     @property
     def scope(self) -> tuple[int, str]:
-        """What it attaches to: the SELECT of a query block, and the name of a table there, in lower case."""
+        """Its target: the SELECT of a query block, and the name of a table there, in lower case."""
         return self.select, self.table.lower()
 
 
@@ -172,7 +172,7 @@ def read_hints(text: SqlText) -> tuple[tuple[LookupHint, ...], tuple[Problem, ..
 
 
 def merged(hints: Iterable[LookupHint]) -> tuple[LookupHint, ...]:
-    """One hint per query block and table: each option is that of the first hint that gives it."""
+    """One hint per query block and table: for each option the first hint that sets it wins."""
     by_scope: dict[tuple[int, str], LookupHint] = {}
     for hint in hints:
         first = by_scope.setdefault(hint.scope, hint)
@@ -200,7 +200,7 @@ def _check_lookup(lookup: Lookup, select: int, text: str) -> tuple[LookupHint, l
         if problem is not None:
             problems.append(problem)
         places[key] = place_of(option.expression, text)
-    # With a mistake of form, the table may be what could not be read.
+    # With a mistake of form, ``table`` may be the part that could not be read.
     if "table" not in places and not lookup.problems:
         tip = "Name the alias of the lookup table: 'table' = '...'."
         problems.append(Problem("This LOOKUP hint names no table.", at, tip))
@@ -209,7 +209,7 @@ def _check_lookup(lookup: Lookup, select: int, text: str) -> tuple[LookupHint, l
 
 
 def _read_option(given: exp.EQ, key: str, values: dict[str, Any], text: str) -> Problem | None:
-    """Put the typed value that is ``given`` into ``values``, over an earlier one, or say what is wrong."""
+    """Put the typed value of ``given`` into ``values``, replacing an earlier one, or return the problem."""
     name, value = given.this.name, given.expression.name
     option = _OPTIONS.get(key)
     if option is None:

@@ -39,13 +39,13 @@ def check_java(environment: Mapping[str, str], oldest: int) -> str:
 
 
 def failed_jvm(java: str, oldest: int, memory: str, said: str) -> NoJava | None:
-    """Why a JVM did not start, as its Java says when asked for its version; None for other reasons.
+    """Why a JVM did not start, found by running ``java -version``; None for other reasons.
 
     Args:
         java: the program.
-        oldest: the oldest version that Spark takes.
-        memory: how much memory Spark was to have, as in ``spark.driver.memory``.
-        said: what it wrote before it ended.
+        oldest: the oldest version that Spark supports.
+        memory: the requested memory, as in ``spark.driver.memory``.
+        said: its output before it ended.
     """
     try:
         probe = subprocess.run(  # noqa: S603 (what Spark has run)

@@ -1,4 +1,4 @@
-"""How far a running statement is: what Spark says about its tasks, and a bar on a terminal."""
+"""Progress of a running statement: Spark's counts of its tasks, and a bar on a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Seconds between two looks.
 _EVERY = 0.25
 
-# Seconds after which a statement that has no tasks yet is said to be planned: a cold Spark takes ten.
+# Seconds without tasks after which "planning" is shown: a cold Spark takes ten.
 _SILENT = 1.0
 
 
@@ -63,7 +63,7 @@ Lines = Callable[[], tuple[str, ...]]
 """Gives the lines about the lookups of a statement."""
 
 Watch = Callable[[Lines], AbstractContextManager[None]]
-"""Makes what is entered while a statement runs, to show how far it is; takes its lookups' lines."""
+"""Makes a context that shows the progress of a statement; takes the lines about its lookups."""
 
 
 class LiveLines:
@@ -96,9 +96,9 @@ _PACE_LOOKS = 9
 
 @contextmanager
 def following(spark: SparkSession, show: Show, lookups: Lines = tuple) -> Iterator[None]:
-    """Tell ``show`` how far the statements are that this thread runs inside the block.
+    """Report the progress of this thread's statements inside the block to ``show``.
 
-    A bar is no reason to fail: where Spark does not say how far it is, nothing is shown.
+    A progress bar is no reason to fail: if Spark reports nothing, nothing is shown.
     """
 
     def with_lookups(progress: Progress) -> None:
@@ -155,7 +155,7 @@ def _stages_of(tracker: Any, job: int, active: set[int]) -> Iterator[Any]:
             yield stage
 
 
-# --- Spark Connect: be told ------------------------------------------------------------------------
+# --- Spark Connect: receives progress --------------------------------------------------------------
 
 
 @contextmanager
@@ -188,7 +188,7 @@ def _skipped_stages(stages: Sequence[Any]) -> set[int]:
 
 
 class _StagesSeen:
-    """The stages seen so far; one that is not told of any more has ended."""
+    """The stages seen so far; one that is no longer reported has ended."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -196,7 +196,7 @@ class _StagesSeen:
         self._done: dict[int, int] = {}
 
     def add(self, stages: Iterable[tuple[int, int, int]]) -> bool:
-        """Take what is known now, by stage: number, tasks, tasks done; whether anything is known at all."""
+        """Add the current state by stage (number, tasks, tasks done); whether anything is known yet."""
         now = {number: (tasks, done) for number, tasks, done in stages}
         for number, tasks in self._tasks.items():
             if number not in now:

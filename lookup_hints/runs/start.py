@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NO_BAR_OF_SPARK = {"spark.ui.showConsoleProgress": "false"}
-"""Configuration by which a new Spark draws no bar: ours stands on the same line, and a log wants none."""
+"""Turns off Spark's own progress bar: ours uses the same line, and logs need none."""
 
 # Seconds between two looks at the time.
 _EVERY = 1.0
@@ -38,20 +38,20 @@ Say = Callable[[str], None]
 # The JVM needs 1.6 s before Python can talk to it, so it starts while the rest is imported.
 # (docs/decisions/0193)
 class SparkStart:
-    """A Spark that starts: its JVM at once and in the background, its session when it is asked for.
+    """A Spark that starts: its JVM at once in the background, its session on demand.
 
-    A process that ends before takes the JVM with it: no executor of a cluster has been asked for then.
+    If the process ends before that, the JVM ends too, without having requested executors of a cluster.
 
     Args:
         conf: the configuration of the session, with ``spark.master`` or ``spark.remote`` if they are given.
-        hides_log: whether what the JVM says goes to a file, and not to the standard error.
+        hides_log: whether the JVM's output goes to a file, not to the standard error.
 
     Raises:
         ModuleNotFoundError: PySpark is missing.
     """
 
     def __init__(self, conf: Mapping[str, str], *, hides_log: bool) -> None:
-        # Workers of a local Spark run this Python, not whatever `python3` is on the path.
+        # Workers of a local Spark run this Python, not the `python3` on the path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         self._conf = {"spark.app.name": "lookup-hints", **NO_BAR_OF_SPARK, **conf}
         self._began = time.monotonic()
@@ -186,7 +186,7 @@ def await_server(url: str, say: Callable[[str], None], patience: float = PATIENC
 
     Args:
         url: ``sc://host:port/...``; anything else is not waited for.
-        say: is told what is waited for, once it takes longer than usual.
+        say: called with a message once waiting takes longer than usual.
         patience: seconds.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Reads the code of a statement piece after piece; what is missing is said with its place."""
+"""Reads the code of a statement piece by piece; errors give the place of a missing piece."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lookup_hints.sql.lexer import Kind, Piece
 
 
 class Unreadable(Exception):
-    """What comes next cannot be read; whoever holds the cursor decides where reading goes on.
+    """The next pieces cannot be read; the owner of the cursor decides where to resume.
 
     A signal between readers; users see an error of ours with its problem.
     """
@@ -21,12 +21,12 @@ class Unreadable(Exception):
 
 
 class Cursor:
-    """Reads ``found``, piece after piece.
+    """Reads ``found`` piece by piece.
 
     Args:
-        shown: the statement as errors may show it: secrets are masked, places are true.
-        found: what to read.
-        end: place to point at when something is missing after the last piece.
+        shown: the statement for errors: with secrets masked, and all places unchanged.
+        found: the pieces to read.
+        end: the place for errors about something missing after the last piece.
     """
 
     def __init__(self, shown: str, found: Sequence[Piece], end: int) -> None:
@@ -38,7 +38,7 @@ class Cursor:
         return self._found[self._at :]
 
     def peek(self, ahead: int = 0) -> Piece:
-        """The piece that comes next, or so many behind it; at the end an empty symbol."""
+        """The next piece, or the one ``ahead`` of it; at the end an empty symbol."""
         at = self._at + ahead
         return self._found[at] if at < len(self._found) else Piece(Kind.SYMBOL, "", self._end)
 
@@ -65,41 +65,41 @@ class Cursor:
             self.fail_missing(f"{symbol!r} {where}")
 
     def name(self, what: str) -> Piece:
-        """Read an identifier, or fail: ``what`` is missing."""
+        """Read an identifier, or fail with ``what`` as the missing thing."""
         if not self.peek().is_name:
             self.fail_missing(what)
         return self.take()
 
     def dotted_name(self, what: str) -> Sequence[Piece]:
-        """Read identifiers with dots between them, or fail: ``what`` is missing."""
+        """Read identifiers separated by dots, or fail with ``what`` as the missing thing."""
         parts = [self.name(what)]
         while self.symbol("."):
             parts.append(self.name(what))
         return parts
 
     def string(self, what: str) -> str:
-        """Read a string literal, or fail: ``what`` is missing."""
+        """Read a string literal, or fail with ``what`` as the missing thing."""
         if self.peek().kind is not Kind.STRING:
             self.fail_missing(what)
         return self.take().value
 
     def integer(self, what: str) -> int:
-        """Read a whole number, or fail: ``what`` is missing."""
+        """Read a whole number, or fail with ``what`` as the missing thing."""
         if not self.peek().text.isdecimal():
             self.fail_missing(what)
         return int(self.take().text)
 
     def span(self, found: Sequence[Piece]) -> Span:
-        """Where ``found`` stands; the end of what is read, when it is empty."""
+        """The place of ``found``; if empty, the end of the pieces read."""
         start, end = (found[0].start, found[-1].end) if found else (self._end, self._end)
         return Span(self.shown, start, end)
 
     def fail(self, message: str, found: Sequence[Piece] | None = None, tip: str = "") -> NoReturn:
-        """Give up: ``message`` says what is wrong with ``found`` (with what comes next)."""
+        """Fail with ``message`` at the place of ``found``, by default the next piece."""
         raise Unreadable(Problem(message, self.span(self.rest[:1] if found is None else found), tip))
 
     def fail_missing(self, what: str, tip: str = "") -> NoReturn:
-        """Give up: ``what`` does not come next."""
+        """Fail because ``what`` is missing here."""
         at = self.span(self.rest[:1])
         before = at.text[at.start : at.end]
         raise Unreadable(Problem(f"{what} is missing{before and f' before {before}'}.", at, tip))

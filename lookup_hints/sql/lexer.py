@@ -1,8 +1,8 @@
-"""The text of SQL as Spark's lexer sees it: words, quoted names, strings, comments and hints, with places.
+"""Tokenize SQL as Spark's lexer does: words, quoted names, strings, comments and hints, with places.
 
-Only what splicing and splitting need, and exact about it: nested comments, ``--`` lines, backslashes and
-doubled quotes in strings, raw strings. sqlglot's tokenizer folds comments into their neighbours and cuts
-``'it''s'`` in two, so places taken from it cannot be trusted for edits.
+Covers only what splicing and splitting need, but exactly: nested comments, ``--`` lines, backslashes and
+doubled quotes in strings, raw strings. sqlglot's tokenizer merges comments into their neighbours and splits
+``'it''s'`` in two, so its places cannot be used for edits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OPENING, _CLOSING = "(<[", ")>]"
 
 
 class Kind(Enum):
-    """What a piece of text is."""
+    """The kind of a piece of text."""
 
     WORD = "word"
     QUOTED = "quoted name"
@@ -36,7 +36,7 @@ NO_CODE = (Kind.COMMENT, Kind.HINT)
 
 @dataclass(frozen=True)
 class Piece:
-    """``text`` of one kind, at ``start`` (up to ``end``, exclusive) of what was read."""
+    """``text`` of one kind, from ``start`` to ``end`` (exclusive) of the whole text."""
 
     kind: Kind
     text: str

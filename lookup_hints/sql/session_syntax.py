@@ -1,7 +1,7 @@
-"""The text that Spark's parser reads, where settings of the session make it another one than the user's.
+"""Rewrites of the text that depend on settings of the session, as Spark's parser makes them.
 
-Spark puts the values of variables into the text before it reads it (``${name}``), and may read ``"a"`` as a
-name. What comes out here means the same to Spark under the same settings, and to readers that know none.
+Spark substitutes variables (``${name}``) before parsing, and may read ``"a"`` as a name. The result here
+means the same to Spark under these settings, and to readers that know nothing of them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _LATE = ("env", "file", "conf")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
-# Spark says what a variable holds, so environment, system properties and Spark Connect are right without
-# knowledge of ours. (docs/decisions/0172)
+# Spark itself resolves variables, so environment, system properties and Spark Connect work without code of
+# ours. (docs/decisions/0172)
 def with_variables(text: SqlText, value_of: Callable[[str], str | None]) -> SqlText:
     """``text`` with its variables replaced, but for the references to secrets in lists of options.
 
@@ -44,9 +44,9 @@ def with_variables(text: SqlText, value_of: Callable[[str], str | None]) -> SqlT
 # A text that means the same to Spark under every setting, so that our readers need none.
 # (docs/decisions/0172)
 def with_backquotes(text: SqlText) -> SqlText:
-    """``text`` with names in backquotes where they stand in double quotes; places stay true.
+    """``text`` with double-quoted names in backquotes; places stay unchanged.
 
-    In lists of options, where no name can stand, double quotes are those of strings.
+    In lists of options, which hold no names, double quotes are strings.
 
     >>> with_backquotes(SqlText('SELECT "a b" FROM t'))
     'SELECT `a b` FROM t'
@@ -117,7 +117,7 @@ _OPERATORS = (
 
 
 def with_escapes(text: SqlText) -> SqlText:
-    r"""``text`` with each backslash doubled in strings of its lists of options, which are read as they stand.
+    r"""``text`` with each backslash doubled in strings of its lists of options, which have no escapes.
 
     >>> print(with_escapes(SqlText(r"CREATE TEMPORARY TABLE t WITH ('path' = 'C:\temp')")))
     CREATE TEMPORARY TABLE t WITH ('path' = 'C:\\temp')

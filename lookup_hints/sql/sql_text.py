@@ -38,7 +38,7 @@ class SqlText(str):
         return tuple(piece for piece in self.pieces if piece.kind not in NO_CODE)
 
     def once(self, question: Callable[[SqlText], Answer]) -> Answer:
-        """What ``question`` says of the text; it is asked once, however many want to know."""
+        """The memoized result of ``question`` for the text."""
         answers: dict[Callable[[SqlText], Any], Any] = vars(self).setdefault("_answers", {})
         if question not in answers:
             answers[question] = question(self)
@@ -53,7 +53,7 @@ class SqlText(str):
         return any(piece.is_word(word) for piece in self.code)
 
     def blank_before(self, place: int) -> SqlText:
-        """The text with blanks for what stands before ``place``, where a piece begins or none is."""
+        """The text with everything before ``place``, which must not split a piece, replaced by blanks."""
         kept = (piece for piece in self.pieces if piece.start >= place)
         return _with_pieces(blanked(self, 0, place), kept)
 

@@ -27,7 +27,7 @@ Fragment = str | Cut
 
 @dataclass(frozen=True)
 class Edit:
-    """Put ``new`` where ``at`` stands; an empty ``at`` inserts."""
+    """Replace the text at ``at`` by ``new``; an empty ``at`` inserts."""
 
     at: Cut
     new: tuple[Fragment, ...]
@@ -44,7 +44,7 @@ def spliced(text: str, edits: Iterable[Edit], within: Cut | None = None) -> str:
 
 
 def original_offset(text: str, edits: Iterable[Edit], within: Cut, offset: int) -> int | None:
-    """Where in ``text`` stands what ``spliced`` has at ``offset``; None for text that an edit adds.
+    """Map ``offset`` in the result of ``spliced`` back to ``text``; None for text that an edit adds.
 
     >>> original_offset("SELECT a FROM b", [Edit(Cut(7, 8), ("max(", Cut(7, 8), ")"))], Cut(0, 15), 11)
     7
@@ -86,7 +86,7 @@ class _Splice:
         first, end = bisect_left(self._starts, part.start), bisect_right(self._starts, part.end)
         for edit in self._edits[first:end]:
             around = inside is not None and (edit is inside or edit.at.holds(inside.at))
-            # What is inserted at the edge of a stretch that is handed on belongs to the text around it.
+            # An insertion at the edge of a moved stretch belongs to the text around it.
             at_edge = (
                 inside is not None
                 and edit.at.start == edit.at.end

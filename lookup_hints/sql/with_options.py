@@ -1,4 +1,4 @@
-"""The options in ``WITH (...)`` and ``OPTIONS (...)``: where such lists are, and what they give."""
+"""Find and read lists of options in ``WITH (...)`` and ``OPTIONS (...)``."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class ListedOption:
 
     @property
     def text(self) -> str:
-        """What the option is set to."""
+        """The value of the option."""
         return self.value.value if self.value.kind is Kind.STRING else self.value.text
 
 
 def read_option_list(reader: Cursor) -> Iterator[ListedOption]:
-    """Read ``'key' = 'value', ...)``, also as Spark takes it: ``key.with.dots 'value'``, and ``==``.
+    """Read ``'key' = 'value', ...)``, and Spark's variants: ``key.with.dots 'value'``, and ``==``.
 
     Raises:
-        Unreadable: something else stands there.
+        Unreadable: the text is anything else.
     """
     while not reader.symbol(")"):
         is_string = reader.peek().kind is Kind.STRING
@@ -44,7 +44,7 @@ def read_option_list(reader: Cursor) -> Iterator[ListedOption]:
 
 
 def option_lists(found: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
-    """What stands behind the parenthesis of each ``WITH ('key' = ...)`` and ``OPTIONS ('key' = ...)``."""
+    """The pieces after the parenthesis of each ``WITH ('key' = ...)`` and ``OPTIONS ('key' = ...)``."""
     for at, piece in enumerate(found[:-3]):
         opens = piece.is_word("WITH", "OPTIONS") and found[at + 1].is_symbol("(")
         if opens and found[at + 2].kind is Kind.STRING and found[at + 3].is_symbol("="):

@@ -5,9 +5,9 @@ from __future__ import annotations
 JOIN_WORDS = ("NATURAL", "INNER", "CROSS", "LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI")
 SET_WORDS = ("UNION", "INTERSECT", "EXCEPT", "MINUS")
 QUERY_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
-"""What a query begins with, wherever it stands."""
+"""First words of a query, anywhere."""
 INSERTED_QUERY_WORDS = (*QUERY_WORDS, "MAP", "REDUCE")
-"""What the query of an INSERT begins with; elsewhere these are functions and names of columns."""
+"""First words of the query of an INSERT; elsewhere MAP and REDUCE are functions or names of columns."""
 ORDER_WORDS = ("ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET")
 
 AFTER_RELATION = (
@@ -26,9 +26,9 @@ AFTER_RELATION = (
         "INSERT",
     ),
 )
-"""What follows a relation without an alias; WINDOW, PIVOT and other words that are names too are left out."""
+"""Words after a relation that are no alias, without those that may be names, such as WINDOW and PIVOT."""
 CLAUSE_WORDS = (*AFTER_RELATION, "WINDOW", "PIVOT", "UNPIVOT")
-"""What begins a clause, and so ends the condition before it."""
+"""First words of a clause, which end the condition before it."""
 
 # Spark's own, and those that Delta Lake, Iceberg and Hudi add.
 FIRST_WORDS = (
@@ -39,7 +39,7 @@ FIRST_WORDS = (
     *("REPLACE", "RESET", "RESTORE", "REVOKE", "ROLLBACK", "SELECT", "SET", "SHOW", "START", "TABLE"),
     *("TRUNCATE", "UNCACHE", "UNLOCK", "UPDATE", "USE", "VACUUM", "VALUES", "WITH"),
 )
-"""What statements begin with."""
+"""First words of statements."""
 
 OFFERED_WORDS = (
     *("ALL", "AND", "ANTI", "AS", "ASC", "BETWEEN", "BY", "CASE", "CAST", "CROSS", "DESC", "DISTINCT"),
@@ -48,8 +48,8 @@ OFFERED_WORDS = (
     *("NOT", "NULL", "OFFSET", "ON", "OR", "ORDER BY", "OVER", "PARTITION BY", "RIGHT", "SEMI", "TABLES"),
     *("TEMPORARY", "THEN", "TRUE", "UNION", "USING", "VIEW", "WHEN", "WHERE"),
 )
-"""What is offered inside a statement that is being typed."""
+"""Completions inside a statement."""
 NEVER_ALIASES = frozenset(
     {word for clause in (*OFFERED_WORDS, *FIRST_WORDS) for word in clause.split()} | {*CLAUSE_WORDS, "FOR"}
 )
-"""What is no alias in a statement that is being typed, of which nothing more is known."""
+"""Words that are no alias in an unfinished statement."""

@@ -1,4 +1,4 @@
-"""Text -> what a streaming INSERT says. Spark has no such statement, so its parts are read here."""
+"""Parse a streaming INSERT, a statement that Spark does not have."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lookup_hints.streaming.stream_options import RESTART_OPTIONS, STREAM_OPTION
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What follows a stream that has no alias.
+# Words after a stream that are no alias.
 _AFTER_STREAM = (*CLAUSE_WORDS, "FOR")
 
 
@@ -34,11 +34,11 @@ class StreamInsert:
     Args:
         text: the statement.
         sink: the parts of the sink's name, without backquotes: a table, ``format`` and ``path``, or a format.
-        sink_at: where the sink stands.
-        options: what stands in ``WITH (...)``, in its own spelling, by key.
-        columns: the columns of the sink that the query's columns go to, in order; None: all of them.
-        by_name: whether columns find each other by name.
-        query: the query, at its place in ``text``: all before it is blank.
+        sink_at: the place of the sink.
+        options: the options in ``WITH (...)`` as written, by key.
+        columns: the sink's columns that receive the query's columns, in order; None: all.
+        by_name: whether columns are matched by name.
+        query: the query at its place in ``text``, with blanks before it.
     """
 
     text: SqlText = field(repr=False)
@@ -76,10 +76,10 @@ def _words_stream(found: Sequence[Piece]) -> Iterator[int]:
 # Spark reads streams in SQL but starts none outside of its pipelines, so the statement is ours.
 # (docs/decisions/0045)
 def read_insert(text: SqlText) -> StreamInsert:
-    """What a streaming INSERT says.
+    """Parse a streaming INSERT.
 
     Raises:
-        QueryError: it asks for what a stream cannot do (OVERWRITE, PARTITION, ...), or cannot be read.
+        QueryError: it has a clause that no stream supports (OVERWRITE, PARTITION, ...), or cannot be read.
         OptionError: its ``WITH (...)`` is malformed.
     """
     try:
@@ -94,9 +94,9 @@ class StreamSource:
 
     Args:
         name: the parts of the name, without backquotes.
-        options: what stands in ``WITH (...)``.
-        start: where it begins in the text.
-        end: where it ends.
+        options: the options in ``WITH (...)``.
+        start: its first offset in the text.
+        end: its end.
         has_alias: whether an alias follows.
     """
 
@@ -230,10 +230,10 @@ class WrittenOptions:
 
 
 def written_options(insert: StreamInsert) -> WrittenOptions:
-    """The options that the statement gives, ours apart from those of the sink.
+    """The options of the statement, ours separated from those of the sink.
 
     Raises:
-        OptionError: ours have values that they cannot have (all at once).
+        OptionError: ours have invalid values (all at once).
     """
     known = {key.lower(): option for key, option in options_at(Place.INSERT, STREAM_OPTIONS).items()}
     ours: dict[str, object] = {}
@@ -303,13 +303,13 @@ def stream_settings(written: WrittenOptions, conf: Conf, *, keeps_rows: bool) ->
     """The settings in force for a statement.
 
     Args:
-        written: the options that it gives.
-        conf: the session.
-        keeps_rows: whether its sink keeps what is written. One that does not (console) takes a checkpoint
-            from the statement alone: the session's is that of the query that the session is about.
+        written: the options of the statement.
+        conf: the session's configuration.
+        keeps_rows: whether its sink keeps rows. One that does not (console) takes a checkpoint only from the
+            statement, as the session's belongs to the session's main query.
 
     Raises:
-        OptionError: the session gives an option a value that it cannot have.
+        OptionError: the session sets an option to an invalid value.
     """
     given = {Place.INSERT: written.ours}
     values = {option.key: in_force(option, conf, given).value for option in STREAM_OPTIONS}

@@ -17,7 +17,7 @@ UNLIMITED = 2**31 - 1
 
 @dataclass(frozen=True)
 class Failures:
-    """What a strategy remembers of the failures of one query (or one script)."""
+    """A strategy's record of the failures of one query (or one script)."""
 
     attempts: int = 0
     restart_at: float = float("-inf")
@@ -26,11 +26,11 @@ class Failures:
 
 @dataclass(frozen=True)
 class RestartDecision:
-    """What is to be done after a failure.
+    """The decision after a failure.
 
     Args:
-        wait: seconds until the restart; None: no restart, the failure stands.
-        failures: what to remember until the next failure.
+        wait: seconds until the restart; None: no restart, the failure is final.
+        failures: the record to keep until the next failure.
     """
 
     wait: float | None
@@ -38,7 +38,7 @@ class RestartDecision:
 
 
 class RestartStrategy(Protocol):
-    """Decides after each failure. A value: what it knows of the past is handed in and out."""
+    """Decides after each failure. Immutable: the record of failures is passed in and returned."""
 
     def after_failure(self, failures: Failures, now: float, spread: float) -> RestartDecision:
         """The decision after a failure at ``now`` (seconds); ``spread`` in [-1, 1] places the jitter."""
@@ -101,7 +101,7 @@ class FailureRateRestart:
         _check_argument(self.delay >= 0, f"the delay must be at least 0 s, not {self.delay:g} s")
 
     def after_failure(self, failures: Failures, now: float, spread: float) -> RestartDecision:
-        # One more than is borne: the oldest of these tells whether they fell within the interval.
+        # Keep one more than allowed: the oldest shows whether all fell within the interval.
         times = (*failures.times, now)[-self.max_failures_per_interval - 1 :]
         known = replace(failures, times=times)
         if len(times) > self.max_failures_per_interval and now - times[0] <= self.interval:
@@ -205,7 +205,7 @@ def restart_strategy(values: Mapping[str, Any], *, has_checkpoint: bool) -> Rest
         raise OptionError(Problem(f"The restart strategy cannot be: {error}.")) from None
 
 
-# By Flink's name of a strategy: what makes it, and the option that gives each of its values.
+# By Flink's name of a strategy: its constructor, and the option for each of its parameters.
 _KINDS: Mapping[str, tuple[Callable[..., RestartStrategy], Mapping[str, str]]] = {
     "none": (NoRestart, {}),
     "fixed-delay": (FixedDelayRestart, {"attempts": "attempts", "delay": "delay"}),

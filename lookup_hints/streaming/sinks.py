@@ -30,7 +30,7 @@ RunSql = Callable[[str], "DataFrame"]
 
 @dataclass(frozen=True)
 class Sink:
-    """Where rows go.
+    """The target of a streaming INSERT.
 
     Args:
         table: the table's name, quoted for SQL; None for a sink without one.
@@ -60,7 +60,7 @@ class Sink:
 
     @property
     def relation(self) -> str:
-        """What SELECT reads it by."""
+        """The relation by which SELECT reads it."""
         return self.table or f"{self.format}.{quoted(self.path or '')}"
 
 
@@ -129,7 +129,7 @@ def _columns_of_table(table: str, run_sql: RunSql) -> Sequence[Any] | None:
 def check_sink(
     insert: StreamInsert, sink: Sink, settings: StreamSettings, run_sql: RunSql, spark: Any
 ) -> None:
-    """Refuse what would lose or double rows.
+    """Refuse settings that would lose or duplicate rows.
 
     Raises:
         QueryError: no checkpoint; a new checkpoint on files that another one wrote; files with rows that no
@@ -147,7 +147,7 @@ def check_sink(
 
 
 def no_checkpoint(insert: StreamInsert, *, has_root: bool) -> Problem:
-    """What to say of a query that would begin again at each start."""
+    """The problem of a query that would begin again at each start."""
     hint = "The folder of all checkpoints is set, but the query has no name. " if has_root else ""
     return Problem(
         f"The query that writes to {insert.shown_sink} has no checkpoint: after a restart its rows"
@@ -209,7 +209,7 @@ def _has_rows(read: str, run_sql: RunSql) -> bool:
 
 # By name: under other names than the table's, Spark fills the table with NULLs. (docs/decisions/0046)
 def check_columns(insert: StreamInsert, sink: Sink, query: str, frame: DataFrame, run_sql: RunSql) -> None:
-    """Let Spark check the columns as it does those of an INSERT without a stream.
+    """Let Spark check the columns as for an INSERT without a stream.
 
     Raises:
         QueryError: Spark's reason.
@@ -218,7 +218,7 @@ def check_columns(insert: StreamInsert, sink: Sink, query: str, frame: DataFrame
         return
     refused = _spark_refusal(insert, sink, query, run_sql)
     if refused is not None and _UNBOUND in refused:
-        # Before Spark 4, parameters do not reach what is explained. Names and types are all that counts.
+        # Before Spark 4, EXPLAIN gets no parameters. Only names and types matter here.
         values = (f"CAST(NULL AS {column.dataType.simpleString()})" for column in frame.schema.fields)
         named = (f"{value} AS {quoted(name)}" for value, name in zip(values, frame.columns, strict=True))
         refused = _spark_refusal(insert, sink, f"SELECT {', '.join(named)}", run_sql)
@@ -227,7 +227,7 @@ def check_columns(insert: StreamInsert, sink: Sink, query: str, frame: DataFrame
 
 
 def _spark_refusal(insert: StreamInsert, sink: Sink, query: str, run_sql: RunSql) -> str | None:
-    """Why Spark would not insert what ``query`` gives."""
+    """Why Spark would refuse to insert the rows of ``query``; None if it would not."""
     listed = f" ({', '.join(map(quoted, insert.columns))})" if insert.columns is not None else ""
     by_name = " BY NAME" if insert.by_name else ""
     explain = f"EXPLAIN EXTENDED INSERT INTO {sink.table}{by_name}{listed} {query}"
@@ -278,7 +278,7 @@ def _target_columns(insert: StreamInsert, sink: Sink, query_columns: Sequence[st
 
 
 def starter(sink: Sink, settings: StreamSettings, frame: DataFrame) -> Callable[[], Any]:
-    """What starts the query; may be called again once it has failed."""
+    """A function that starts the query, and may be called again after a failure."""
 
     def start() -> Any:
         writer = frame.writeStream.outputMode(settings.output_mode).options(**settings.sink_options)
@@ -307,7 +307,7 @@ _NOT_STREAMABLE = re.compile(
 
 
 def not_streamable(insert: StreamInsert, error: Exception) -> QueryError | None:
-    """The error for a sink that takes no stream, where that is what ``error`` says."""
+    """The error for a sink that accepts no streams, if ``error`` means that; else None."""
     reason = str(error).split("\n")[0]
     if not _NOT_STREAMABLE.search(reason):
         return None

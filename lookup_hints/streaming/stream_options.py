@@ -1,4 +1,4 @@
-"""The options of a streaming INSERT, and of what happens when its query fails."""
+"""The options of a streaming INSERT, including restarts after failures."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class StartedStream:
 
     @property
     def history(self) -> tuple[MicroBatch, ...]:
-        """Its last micro-batches with what their lookups counted, those without rows left out.
+        """Its last micro-batches that had rows, with the counts of their lookups.
 
         Spark keeps 100 of each run (``spark.sql.streaming.numRecentProgressUpdates``).
         """
@@ -98,10 +98,10 @@ class Streams:
         return tuple(stream for stream in self._started if not stream.supervised.status.is_end)
 
     def lookups_of(self, progress: Any) -> Mapping[LookupName, LookupMetrics]:
-        """What lookups counted in one micro-batch, for a ``StreamingQueryListener`` of your own.
+        """The counts of lookups in one micro-batch, for your own ``StreamingQueryListener``.
 
-        On Spark Connect counts may come a little later than the progress. They are waited for: 2 s at most,
-        or 0.5 s for a query that has counted nothing before.
+        On Spark Connect counts may arrive a little later than the progress. This waits for them: up to 2 s,
+        or 0.5 s for a query without earlier counts.
 
         Args:
             progress: ``event.progress`` of ``onQueryProgress``, or one of a query's ``recentProgress``.
@@ -130,8 +130,8 @@ class Streams:
         """Start the query of a statement.
 
         Raises:
-            QueryError: its sink, checkpoint or trigger would not do.
-            Exception: what Spark says about the start.
+            QueryError: its sink, checkpoint or trigger is unsuitable.
+            Exception: Spark's error at the start.
         """
         insert = prepared.insert
         written = written_options(insert)
@@ -229,7 +229,7 @@ def _continuous_error(insert: StreamInsert) -> QueryError:
 
 
 CountsOf = Callable[[str, int], Mapping[LookupName, LookupMetrics]]
-"""What lookups counted in a micro-batch: takes the id of the streaming query and the number of the batch."""
+"""Gives the counts of lookups in a micro-batch, for a streaming query's id and the number of the batch."""
 
 
 @dataclass(frozen=True)
@@ -237,12 +237,12 @@ class MicroBatch:
     """One micro-batch of a streaming query.
 
     Args:
-        number: which one, as the checkpoint counts.
-        began: when, in UTC.
-        seconds: how long it took.
-        rows: rows that came in.
-        lag: how far the query is behind; empty where neither event time nor the source says.
-        lookups: what each lookup counted in it.
+        number: its number in the checkpoint.
+        began: its start, in UTC.
+        seconds: its duration.
+        rows: input rows.
+        lag: how far the query is behind; empty if neither event time nor the source shows it.
+        lookups: the counts of each lookup in it.
     """
 
     number: int
@@ -259,7 +259,7 @@ class MicroBatch:
 
 
 def lookups_of(progress: Any, counts_of: CountsOf) -> Mapping[LookupName, LookupMetrics]:
-    """What lookups counted in the micro-batch of a ``StreamingQueryProgress``, object or dictionary."""
+    """The counts of lookups in the micro-batch of a ``StreamingQueryProgress``, object or dictionary."""
     return counts_of(str(_field_of_progress(progress, "id")), int(_field_of_progress(progress, "batchId")))
 
 
@@ -282,8 +282,8 @@ def batch_of(progress: Any, counts_of: CountsOf) -> MicroBatch:
 
 
 def _field_of_progress(progress: Any, name: str) -> Any:
-    # Before PySpark 4.0 it is a plain dictionary, and what does not apply to the query is not in it. On Spark
-    # Connect an entry may be None where the attribute sums up the sources.
+    # Before PySpark 4.0 it is a plain dictionary without inapplicable entries. On Spark Connect an entry may
+    # be None although the attribute sums up the sources.
     return getattr(progress, name) if hasattr(progress, name) else progress.get(name)
 
 
@@ -293,7 +293,7 @@ def _parse_time(text: str) -> datetime:
 
 
 def _lag_text(progress: Any, began: datetime) -> str:
-    """By event time, or by what a source such as Kafka says of its offsets."""
+    """The lag by event time, or by the offsets of a source such as Kafka."""
     latest = (_field_of_progress(progress, "eventTime") or {}).get("max")
     if latest:
         return f"{max(0.0, (began - _parse_time(latest)).total_seconds()):,.1f} s behind"

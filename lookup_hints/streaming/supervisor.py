@@ -23,13 +23,13 @@ from lookup_hints.streaming.restart_strategy import ExponentialDelayRestart, Fai
 _log = logging.getLogger("lookup_hints")
 
 FOR_GOOD = "for_good"
-"""The attribute of a log record that tells of a failure after which a query is not started again."""
+"""The attribute that marks log records about failures without a restart."""
 
 REGION, FULL = "region", "full"
 
 
 class SparkQuery(Protocol):
-    """What a supervisor needs of Spark's ``StreamingQuery``."""
+    """The part of Spark's ``StreamingQuery`` that a supervisor uses."""
 
     @property
     def id(self) -> str:
@@ -39,11 +39,11 @@ class SparkQuery(Protocol):
         """Wait for the end; raises when the query failed."""
 
     def stop(self) -> None:
-        """Stop, and wait until it is so."""
+        """Stop, and wait for the end."""
 
 
 class Status(Enum):
-    """Where a supervised query stands."""
+    """The status of a supervised query."""
 
     RUNNING = "running"
     WAITING = "waiting for its restart"
@@ -86,18 +86,18 @@ class Supervised:
     ) -> None:
         self.name, self.strategy, self.failover = name, strategy, failover
         self._supervisor, self._start = supervisor, start
-        # The supervisor's thread alone writes what follows.
+        # Written only by the supervisor's thread.
         self.query = query
         """Spark's query: the one that runs, or ran last."""
         self.status = Status.RUNNING
         self.restarts: tuple[Restart, ...] = ()
         self.error: Exception | None = None
-        """The failure that stands, once the strategy has given up."""
+        """The final failure, once the strategy has given up."""
         self._run_number = 0
         self._failures = Failures()
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until the query has ended for good; False when ``timeout`` (seconds) ran out before.
+        """Wait until the query has ended without restart; False if ``timeout`` (seconds) ran out before.
 
         Raises:
             Exception: the last failure, when the strategy has given up.
@@ -164,10 +164,10 @@ class Supervisor:
     def await_all(self, timeout: float | None = None) -> bool:
         """Wait until all queries have ended; False when ``timeout`` (seconds) ran out before.
 
-        When one fails for good, the others are stopped. A failure that was raised is not raised again.
+        If one fails without restart, the others are stopped. A failure that was raised is not raised again.
 
         Raises:
-            Exception: the failure that stood first.
+            Exception: the first final failure.
         """
 
         def settled() -> bool:
@@ -182,7 +182,7 @@ class Supervisor:
         return in_time
 
     def is_told(self, query: Supervised) -> None:
-        """Somebody has heard of the failure of ``query``: ``await_all`` does not raise it again."""
+        """Mark the failure of ``query`` as reported, so that ``await_all`` does not raise it again."""
         self._told.add(query)
 
     def stop_all(self) -> None:
@@ -207,7 +207,7 @@ class Supervisor:
         while not self._may_end():
             try:
                 self._take_one_step()
-            except Exception as error:  # of a strategy of the user's own: nobody may wait for ever
+            except Exception as error:  # raised by a user's strategy: waiting callers must not hang
                 _log.exception("supervision failed")
                 self._give_up(error)
 
@@ -289,7 +289,7 @@ class Supervisor:
             "query %s: restart %d in %.1f s (%s): %s",
             *(query.name, number, restart.wait, query.strategy, restart.cause),
         )
-        query._run_number += 1  # what is still said about the run so far no longer counts
+        query._run_number += 1  # later reports about the old run are ignored
         if query.status is Status.RUNNING:
             _stop_quietly(query.query)
         query._failures = failures
@@ -346,20 +346,20 @@ class Supervisor:
 def supervise(
     start: Callable[[], Any] | Any, strategy: RestartStrategy | None = None, *, name: str = ""
 ) -> Supervised:
-    """Start a streaming query and start it again after failures, as ``strategy`` says.
+    """Start a streaming query, and restart it after failures according to ``strategy``.
 
-    The query should have a checkpoint: without one each restart begins from the first row, and a warning
-    says so.
+    The query should have a checkpoint: without one each restart begins at the first row, and a warning is
+    logged.
 
     Args:
         start: a ``DataStreamWriter`` (``frame.writeStream...``), or a function that starts the query and
             returns it.
         strategy: default: exponential delays, as Flink does for jobs with a checkpoint.
-        name: how it is called in logs; default: the name or id of the query.
+        name: its name in logs; default: the name or id of the query.
 
     Raises:
-        TypeError: ``start`` is a query that runs already: Spark does not tell how it was started.
-        Exception: whatever the first start raises.
+        TypeError: ``start`` is a running query, which Spark cannot start again.
+        Exception: the error of the first start.
 
     Examples:
         >>> writer = frame.writeStream.option("checkpointLocation", "/checkpoints/a").format("parquet")

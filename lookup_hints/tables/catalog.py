@@ -24,8 +24,8 @@ from lookup_hints.tables.ddl import CreateLookupTable, Ddl, DropTable, ShowLooku
 from lookup_hints.tables.registry import connector_class
 
 
-# No stub views: a statement that misses our session would run over an empty view. Without them it fails with
-# TABLE_OR_VIEW_NOT_FOUND, which says what is wrong. (docs/decisions/0002)
+# No stub views: a statement that bypasses our session would silently read an empty view. Without them it
+# fails with TABLE_OR_VIEW_NOT_FOUND. (docs/decisions/0002)
 class LookupCatalog:
     """Lookup tables by name; names ignore case, as Spark's do by default."""
 
@@ -51,13 +51,13 @@ class LookupCatalog:
         return self.find(ddl.name) is not None
 
     def create(self, ddl: CreateLookupTable, conf: Conf) -> LookupTable:
-        """Create a table: its options are checked, and its schema is asked for where none is given.
+        """Create a table: check its options, and discover its schema if none is given.
 
         Raises:
             DdlError: the name is taken.
             OptionError: an unknown connector; unknown, missing or bad options.
             NotAllowed: an administrator does not allow the connector, a reference, a file or a host.
-            ConnectorError: the source was asked for its schema and failed.
+            ConnectorError: discovering the schema failed.
         """
         existing = self._existing_table(ddl)
         if existing is not None:
@@ -74,7 +74,7 @@ class LookupCatalog:
         return table
 
     def declared(self, ddl: CreateLookupTable, conf: Conf) -> LookupTable:
-        """The table that ``ddl`` declares; it is not created, and no source is asked."""
+        """The table that ``ddl`` declares, without creating it or contacting its source."""
         return declared_table(ddl, conf, self._policy)
 
     def _existing_table(self, ddl: CreateLookupTable) -> LookupTable | None:
@@ -90,7 +90,7 @@ class LookupCatalog:
         return existing
 
     def no_table(self, name: str) -> DdlError:
-        """What to say when there is no temporary table of that name."""
+        """The error for an unknown temporary table."""
         tip = nearest(name, [table.name for table in self.tables()])
         return DdlError(
             Problem(f"There is no temporary table {name!r}.", tip=f"{tip} Or write IF EXISTS.".strip())

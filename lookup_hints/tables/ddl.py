@@ -1,7 +1,7 @@
-"""The statements that may concern lookup tables (CREATE, DROP, DESCRIBE, SHOW, REFRESH): read from text.
+"""Parse the statements that may concern lookup tables: CREATE, DROP, DESCRIBE, SHOW, REFRESH.
 
-Only ``CreateLookupTable`` and ``ShowLookupTables`` are surely ours. Of the others the text alone does not
-tell: whoever holds the catalog looks the name up, and leaves the statement to Spark when it is not known.
+Only ``CreateLookupTable`` and ``ShowLookupTables`` are surely ours. For the others the caller looks up the
+name in the catalog, and leaves statements about unknown names to Spark.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class CreateLookupTable:
 
     Args:
         name: the table's name.
-        columns: the declared columns, None when the connector is to tell them. Comments of columns and of
-            the table are kept as Arrow metadata under ``comment``.
+        columns: the declared columns; None to discover them. Comments of columns and of the table are kept as
+            Arrow metadata under ``comment``.
         primary_key: columns of the key, spelled as they are declared.
-        options: the ``WITH`` clause, in order; may hold secrets, so it is not shown.
-        or_replace: an older table of the name gives way.
-        if_not_exists: an older table of the name stays.
+        options: the ``WITH`` clause, in order; not shown, as it may hold secrets.
+        or_replace: whether an existing table is replaced.
+        if_not_exists: whether an existing table is kept.
     """
 
     name: str
@@ -56,8 +56,8 @@ class DropTable:
 
     Args:
         name: the table's name.
-        if_exists: that there is none is no error.
-        is_temporary: it says TEMPORARY, as Flink does and Spark does not; what is dropped is the same.
+        if_exists: whether a missing table is no error.
+        is_temporary: whether it has TEMPORARY, which Flink knows and Spark does not; the effect is the same.
     """
 
     name: str
@@ -89,11 +89,11 @@ class ShowColumns:
 
 @dataclass(frozen=True)
 class ShowTables:
-    """``SHOW TABLES [{IN | FROM} database] [[LIKE] 'pattern']``; Spark's answer wants our tables added.
+    """``SHOW TABLES [{IN | FROM} database] [[LIKE] 'pattern']``; our tables are added to Spark's answer.
 
     Args:
-        like: the pattern that names must match, as Spark's SHOW TABLES reads it; None takes all.
-        namespace: the database asked about; None is the current one.
+        like: the pattern for names, in the syntax of Spark's SHOW TABLES; None for all.
+        namespace: the database; None is the current one.
     """
 
     like: str | None = None
@@ -157,14 +157,14 @@ _WHOLE_EXAMPLE = "Write CREATE TEMPORARY TABLE <name> (...) WITH ('connector' = 
 
 
 def parse_ddl(text: SqlText, timestamp: pa.DataType = TIMESTAMP) -> Ddl | None:
-    """The statement that ``text`` is, or None: it does not concern lookup tables and is Spark's.
+    """Parse ``text``; None if it does not concern lookup tables and is Spark's.
 
     >>> parse_ddl(SqlText("DROP TABLE IF EXISTS customers"))
     DropTable(name='customers', if_exists=True)
 
     Raises:
-        DdlError: every mistake in a CREATE of a lookup table; secrets in options are masked. Also what
-            gives a connector in any other statement: Spark's error would show the options.
+        DdlError: every mistake in a CREATE of a lookup table, with secrets in options masked. Also any other
+            statement with a connector in its options, as Spark's error would show them.
     """
     found = text.code
     while found and found[-1].is_symbol(";"):
@@ -235,7 +235,7 @@ def _not_understood(reader: DdlReader) -> Problem:
     return Problem(message, at, _WHOLE_EXAMPLE)
 
 
-# --- DROP, DESCRIBE, SHOW: whatever is not exactly ours is Spark's -----------------------------------
+# --- DROP, DESCRIBE, SHOW: anything that is not exactly ours is Spark's ------------------------------
 
 
 def _read_drop(reader: DdlReader) -> DropTable | None:
@@ -316,7 +316,7 @@ def _read_create_if_ours(reader: DdlReader) -> CreateLookupTable | None:
 
 
 def _read_create(reader: DdlReader, or_replace: bool) -> CreateLookupTable:
-    """Read what follows CREATE TEMPORARY TABLE; mistakes that do not end the reading are noted."""
+    """Read the rest of CREATE TEMPORARY TABLE; recoverable mistakes are collected."""
     before = reader.rest
     if_not_exists = reader.words("IF", "NOT", "EXISTS")
     if or_replace and if_not_exists:
@@ -327,7 +327,7 @@ def _read_create(reader: DdlReader, or_replace: bool) -> CreateLookupTable:
     columns, primary_key = _read_columns(reader)
     if reader.words("COMMENT"):
         comment = reader.string("The text of the comment").encode()
-        # Without declared columns the source tells the schema, comments included.
+        # Without declared columns the schema is discovered, comments included.
         columns = columns and columns.with_metadata({COMMENT: comment})
     _refuse_partitions(reader)
     options = _read_options(reader)
@@ -399,10 +399,10 @@ def _is_temporary(reader: DdlReader) -> bool:
 
 
 def _names_connector(found: Sequence[Piece]) -> bool:
-    """Whether a ``WITH (`` that mentions a connector follows, other than after a relation of a query.
+    """Whether a ``WITH (`` with a connector follows, except after a relation of a query.
 
-    Spark itself takes ``WITH (...)`` after relations alone. What is quoted and what is not does not
-    matter: behind a forgotten quote, strings and code change places.
+    Spark itself accepts ``WITH (...)`` only after relations. Quotes are ignored here, as after a forgotten
+    quote strings and code change places.
     """
     for index, (piece, after) in enumerate(pairwise(found)):
         if piece.is_word("WITH") and after.is_symbol("(") and not _is_in_query(found[:index]):
@@ -411,7 +411,7 @@ def _names_connector(found: Sequence[Piece]) -> bool:
 
 
 def _is_in_query(before: Sequence[Piece]) -> bool:
-    """Whether what comes after ``before`` may belong to a relation that a query reads or writes."""
+    """Whether the pieces after ``before`` may belong to a relation that a query reads or writes."""
     open_: list[Piece] = []
     for piece in before:
         if piece.is_symbol(")"):
@@ -433,7 +433,7 @@ def _outside_parentheses(found: Sequence[Piece]) -> list[Piece]:
     return outside
 
 
-# What reads a statement, by its first word.
+# The reader of each statement, by its first word.
 _STATEMENTS: dict[str, Callable[[DdlReader], Ddl | None]] = {
     "CREATE": _read_create_if_ours,
     "DROP": _read_drop,
@@ -444,7 +444,7 @@ _STATEMENTS: dict[str, Callable[[DdlReader], Ddl | None]] = {
 }
 
 
-# --- what errors may show ----------------------------------------------------------------------------
+# --- masking of errors -------------------------------------------------------------------------------
 
 _OPTIONS_BEGIN = re.compile(r"(?<=\bwith)\s*\(|=", re.IGNORECASE)
 _KEY = re.compile(r"[\w.-]+|'[\w.-]+'|\"[\w.-]+\"")
@@ -453,9 +453,9 @@ _CONNECTOR = re.compile(r"'[\w.:-]+'|\"[\w.:-]+\"")
 
 
 def _secrets_in_options(found: Sequence[Piece]) -> dict[int, list[tuple[int, int]]]:
-    """What each value of ``WITH (...)`` may not show, by where it stands; nothing where nobody can say.
+    """The secret parts of each value in ``WITH (...)``, by its place; empty if they cannot be determined.
 
-    Strings are surely values in a list without mistakes, and a connector that is known says which are secret.
+    They can be if the list has no mistakes, and the connector is known and declares which are secret.
     """
     listed = next(option_lists(found), ())
     try:
@@ -481,7 +481,7 @@ def _secrets_in_options(found: Sequence[Piece]) -> dict[int, list[tuple[int, int
 
 
 def _is_plain(option: ListedOption) -> bool:
-    """Whether it is written ``'key' = 'value'``, so that what a string is meant for is plain."""
+    """Whether it is written ``'key' = 'value'``, so that the role of each string is clear."""
     is_key = len(option.key_pieces) == 1 and _KEY.fullmatch(option.key_pieces[0].text)
     return bool(is_key) and option.has_sign and option.value.kind is Kind.STRING
 
@@ -496,11 +496,11 @@ def _secret_parts(value: Piece, *, declared: bool) -> list[tuple[int, int]]:
 def _mask_values(
     text: SqlText, found: Sequence[Piece], secrets: Mapping[int, Sequence[tuple[int, int]]]
 ) -> str:
-    """``text`` with everything starred that may be a secret value of an option; places stay true.
+    """``text`` with everything masked by stars that may be a secret value; places stay unchanged.
 
-    Where ``secrets`` say nothing of a value, strings and comments are starred all over, but for keys and the
-    name of the connector. Where options stand, words and numbers are too: behind a forgotten quote, strings
-    and code change places. Where that is, the plain text tells.
+    Without ``secrets`` for a value, all strings and comments are masked, except keys and the name of the
+    connector. Among options words and numbers are masked too, as after a forgotten quote strings and code
+    change places. The place of the options is found in the plain text.
     """
     keys = {
         piece.start

@@ -1,4 +1,4 @@
-"""The column list of CREATE TEMPORARY TABLE -> Arrow schema and primary key; and what reads DDL."""
+"""The column list of CREATE TEMPORARY TABLE -> Arrow schema and primary key; and the reader of DDL."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _struct_field(reader: DdlReader, depth: int) -> pa.Field:
     name = reader.name("the name of a field").name
     reader.symbol(":")
     kind = read_type(reader, depth)
-    # Promises about content, checked by nobody: Spark sees every looked-up column as nullable.
+    # An unchecked promise about content: Spark sees every looked-up column as nullable.
     reader.words("NOT", "NULL")
     if reader.words("COMMENT"):
         reader.string("the text of the comment")
@@ -179,8 +179,8 @@ _EXTRAS = {
 
 @dataclass
 class _Draft:
-    """What has been read of a column list. Names are taken down before types, so that a bad type does
-    not make the key name an unknown column."""
+    """The columns read so far. Names are added before types are read, so that a bad type does not make a
+    key's column unknown."""
 
     names: list[Piece] = field(default_factory=list)
     fields: list[pa.Field] = field(default_factory=list)
@@ -234,7 +234,7 @@ def _column_field(reader: DdlReader, name: Piece, draft: _Draft) -> pa.Field:
     metadata: dict[bytes, bytes] = {}
     while reader.rest:
         _refuse_extras(reader)
-        # NOT NULL is a promise that nobody checks: Spark sees every looked-up column as nullable.
+        # NOT NULL is an unchecked promise: Spark sees every looked-up column as nullable.
         if reader.words("NOT", "NULL"):
             continue
         if reader.words("COMMENT"):
@@ -248,7 +248,7 @@ def _column_field(reader: DdlReader, name: Piece, draft: _Draft) -> pa.Field:
 
 
 def _refuse_extras(reader: DdlReader) -> None:
-    """Fail at what columns of other tables may have."""
+    """Refuse clauses that only columns of other tables may have."""
     for word, (what, tip) in _EXTRAS.items():
         before = reader.rest
         if reader.words(word):
@@ -294,14 +294,14 @@ def _report_duplicates(reader: DdlReader, names: Sequence[Piece], message: str) 
 
 
 class DdlReader(Cursor):
-    """Reads a statement about a table, and gathers its mistakes.
+    """Reads a statement about a table, and collects its mistakes.
 
     Args:
-        shown: the statement as errors may show it: values of options are masked, places are true.
-        found: what to read.
-        problems: where mistakes are gathered; shared by the readers of one statement.
-        end: place to point at when something is missing after the last piece.
-        timestamp: the type that TIMESTAMP is.
+        shown: the statement for errors: with values of options masked, and all places unchanged.
+        found: the pieces to read.
+        problems: collects mistakes; shared by the readers of one statement.
+        end: the place for errors about something missing after the last piece.
+        timestamp: the meaning of TIMESTAMP.
     """
 
     def __init__(
@@ -330,7 +330,7 @@ class DdlReader(Cursor):
         return self.rest[0].name if len(self.rest) == 1 and self.rest[0].is_name else None
 
     def parenthesised(self) -> DdlReader:
-        """A reader of what stands between the parenthesis that comes next and its partner."""
+        """A reader of the pieces inside the next pair of parentheses."""
         ahead = self.rest
         partner = closing(ahead, 0)
         if partner is None and ahead[-1].kind is Kind.UNCLOSED:

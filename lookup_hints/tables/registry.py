@@ -1,6 +1,6 @@
-"""Which connectors and retry predicates there are.
+"""The registry of connectors and retry predicates.
 
-The name of a connector stands for a class, given as ``"module:Class"`` or as the class.
+The name of a connector refers to a class, given as ``"module:Class"`` or as the class itself.
 
 Names come from ``register_connector``, from the entry-point group ``lookup_hints.connectors``, or are
 themselves ``module:Class``. Nothing is imported before a table of that connector is created.
@@ -21,7 +21,7 @@ from lookup_hints.spi.flink import CONNECTORS, instead_of
 GROUP = "lookup_hints.connectors"
 
 _registered: dict[str, type[Connector] | str] = {}
-# Reading what is installed takes 10 ms, and each statement asks for its connectors several times.
+# Reading the installed entry points takes 10 ms, and each statement needs its connectors several times.
 _found: dict[str, str] = {}
 _predicates: dict[str, RowPredicate] = {}
 
@@ -66,11 +66,10 @@ def connector_names() -> list[str]:
 
 
 def connector_class(name: str) -> type[Connector]:
-    """The class that ``name`` stands for.
+    """The class of the connector ``name``.
 
     Raises:
-        OptionError: nothing is known under the name, it cannot be imported, two packages claim it,
-            or what it names is not a connector.
+        OptionError: the name is unknown, cannot be imported, is claimed twice, or is no connector.
     """
     target = _find_target(name)
     loaded = _load_class(target, name) if isinstance(target, str) else target
@@ -85,12 +84,12 @@ def connector_class(name: str) -> type[Connector]:
 
 
 def check_connector_name(name: str) -> None:
-    """Refuse a name that stands for nothing; imports nothing."""
+    """Refuse an unknown name, without importing anything."""
     _find_target(name)
 
 
 def module_named(name: str) -> str | None:
-    """The module that ``name`` would import and nobody registered: that of ``'my_module:MyConnector'``."""
+    """The unregistered module that ``name`` would import: that of ``'my_module:MyConnector'``."""
     is_path = ":" in name and name.lower() not in _registered and _find_installed(name) is None
     return name.partition(":")[0] if is_path else None
 
@@ -110,7 +109,7 @@ def _find_target(name: str) -> type[Connector] | str:
 
 
 def _mistakes_in_class(kind: type[Connector]) -> Iterator[str]:
-    """What is wrong with a class, as far as it shows before an instance is made."""
+    """Mistakes in a class that show without an instance."""
     for method in sorted(getattr(kind, "__abstractmethods__", ())):
         yield f"class {kind.__name__} has no method {method}(). {nearest(method, list(vars(kind)))}"
     for method in _ASYNC_METHODS if issubclass(kind, AsyncLookup) else ():

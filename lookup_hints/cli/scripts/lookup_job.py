@@ -1,6 +1,6 @@
-"""What ``spark-submit`` runs: ``spark-submit [...] $(lookup-hints submit-script) FILE.sql``.
+"""The script for ``spark-submit``: ``spark-submit [...] $(lookup-hints submit-script) FILE.sql``.
 
-It stands in a folder of its own, for Python puts the folder of a script before all others on its path.
+It has a folder of its own, as Python puts the folder of a script first on its path.
 """
 
 from __future__ import annotations
