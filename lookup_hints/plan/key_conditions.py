@@ -13,7 +13,6 @@ from lookup_hints.plan.parse.statement import Statement, UnreadableStatement
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.text_edits import Cut, Fragment
-from lookup_hints.sql.words import QUERY_WORDS
 
 _PREDICATES = ("IN", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "IS", "NOT")
 _COMPARISONS = ("=", "==", "<", ">", "<=", ">=", "<>", "!=", "<=>")
@@ -270,7 +269,7 @@ def _without_parentheses(statement: Statement, part: Cut) -> Cut | None:
     tokens = statement.tokens
     first, last = tokens.indices(part)
     is_wrapped = tokens.is_symbol(first, "(") and tokens.closing(first) == last and last - first > 1
-    if not is_wrapped or tokens.is_word(first + 1, *QUERY_WORDS):
+    if not is_wrapped or tokens.begins_query(first + 1):
         return None
     return tokens.cut(first + 1, last - 1)
 

@@ -284,6 +284,8 @@ class Trees:
 
     def over_one_table(self, nested: int) -> tuple[str, list[tuple[str, bool]]]:
         """A query that projects, renames, computes and filters one lookup table, and its columns."""
+        if not nested and self._chance(0.08):
+            return self.whole_table()
         if nested or (_VIEWS and self._chance(0.15)):
             text, below = self.over_one_table(nested - 1) if nested > 0 else ("", [])
             if not text:
@@ -314,6 +316,17 @@ class Trees:
         return f"SELECT {distinct}{listed} FROM {source}{where}", [
             (name, column.is_number) for column, name in chosen
         ]
+
+    def whole_table(self) -> tuple[str, list[tuple[str, bool]]]:
+        """``TABLE name``, which may have a condition behind it."""
+        name = self._pick([*sorted(LOOKUPS), *_VIEWS])
+        shown = (
+            _VIEWS[name][1]
+            if name in _VIEWS
+            else [(column, pa.types.is_integer(kind)) for column, kind in COLUMNS[name].items()]
+        )
+        columns = [Column("", column, is_number) for column, is_number in shown]
+        return f"TABLE {name}" + (f" |> WHERE {self._filter(columns)}" if self._chance(0.3) else ""), shown
 
     def _item(self, column: Column) -> str:
         return self._expression(column) if self._chance(0.5) else str(column)
@@ -715,6 +728,7 @@ def _drawn_views() -> dict[str, tuple[str, list[tuple[str, bool]]]]:
     """Views, some over those before them."""
     for number in range(VIEWS):
         _VIEWS[f"view{number}"] = Trees(Random(number)).over_one_table(number % 2)
+    _VIEWS[f"view{VIEWS}"] = Trees(Random(VIEWS)).whole_table()
     return _VIEWS
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import ParseException
 
 from lookup_hints.errors import UnsupportedLookup
 from tests.spark.oracle import Twins
@@ -121,6 +122,60 @@ def test_sql_functions_look_up(twins: Twins) -> None:
             "CREATE FUNCTION f(x BIGINT) RETURNS STRING RETURN (SELECT name FROM c WHERE id = x)"
         )
     assert "Write CREATE TEMPORARY FUNCTION." in str(caught.value)
+
+
+@since_4_0
+def test_functions_and_scripts_read_a_table_whole_by_its_name(twins: Twins) -> None:
+    for session in (twins.plain, twins.session):
+        session.sql(
+            "CREATE OR REPLACE TEMPORARY FUNCTION whole() RETURNS TABLE (id BIGINT, name STRING) RETURN TABLE c"
+        )
+        session.sql(
+            "CREATE OR REPLACE TEMPORARY FUNCTION above(a BIGINT) RETURNS TABLE (id BIGINT, name STRING)"
+            " RETURN TABLE c |> WHERE id > a"
+        )
+    assert twins.check(
+        "SELECT o.n, w.name FROM o JOIN whole() w ON o.k = w.id UNION ALL SELECT * FROM above(1)"
+    )
+    assert twins.check(
+        "BEGIN DECLARE s INT DEFAULT 0; FOR r AS TABLE c DO SET s = s + r.id; END FOR;"
+        " IF EXISTS (TABLE c) THEN TABLE c |> EXTEND s AS s; END IF; END"
+    )
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "TABLE c",
+        "WITH q AS (TABLE c) TABLE q",
+        "TABLE o UNION ALL TABLE c",
+        "SELECT n FROM o WHERE (k, 'x') IN (TABLE c)",
+        "INSERT INTO written TABLE c",
+        "CREATE TABLE written AS TABLE c",
+        "CREATE TEMPORARY VIEW held AS TABLE c",
+        "EXPLAIN INSERT INTO written TABLE c",
+    ],
+)
+def test_a_table_that_is_named_whole_is_read_only_where_it_may_be(twins: Twins, sql: str) -> None:
+    twins.dimension("sealed", "id BIGINT, name STRING", [(1, "x")], key="id", scan="false")
+    with pytest.raises(UnsupportedLookup, match=r"'scan' = 'false'"):
+        twins.session.sql(sql.replace("TABLE c", "TABLE sealed")).collect()
+    twins.session.spark.conf.set("lookup.on-scan", "error")
+    try:
+        with pytest.raises(UnsupportedLookup, match=r"lookup\.on-scan"):
+            twins.session.sql(sql).collect()
+    finally:
+        twins.session.spark.conf.unset("lookup.on-scan")
+
+
+def test_what_is_no_query_is_left_to_spark(twins: Twins) -> None:
+    """A word TABLE before the table that is written, and a column of that name."""
+    for session in (twins.plain, twins.session):
+        session.sql("CREATE OR REPLACE TEMPORARY VIEW p AS SELECT n, k AS table FROM o")
+    assert twins.check("SELECT p.n, c.name FROM p JOIN c ON (table = c.id) WHERE (table IS NOT NULL)")
+    for wrong in ("TABLE c WHERE id = 1", "TABLE c AS x", "SELECT * FROM (TABLE c GROUP BY id)"):
+        with pytest.raises(ParseException, match="PARSE_SYNTAX_ERROR"):
+            twins.session.sql(wrong)
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def _inner_queries(tokens: Tokens) -> Iterator[Cut]:
 
 def _query_end(tokens: Tokens, index: int) -> int | None:
     """Index after the query that begins at the piece, or None where none does."""
-    if not tokens.is_word(index, "SELECT", "WITH", "FROM", "VALUES"):
+    if not tokens.begins_query(index):
         return None
     if tokens.is_symbol(index - 1, "("):
         return tokens.closing(index - 1)
@@ -223,9 +223,11 @@ def _refuse_uses_outside(statement: Statement, parts: list[Cut]) -> None:
 
 def _refuse_target(statement: Statement) -> None:
     """INSERT does not write to lookup tables, and a view neither takes their name nor outlives them."""
-    target = _target_of_write(statement)
+    tokens = statement.tokens
+    index = _target_of_write(tokens)
+    target = None if tokens.is_symbol(index + 1, ".") else tokens.after(index)
     is_create = not statement.pieces[0].is_word("INSERT")
-    if target is not None and statement.is_lookup_table(target.name):
+    if target is not None and target.is_name and statement.is_lookup_table(target.name):
         raise _refused_write(statement, target, is_create)
     if is_create:
         _refuse_lasting(statement, "VIEW")
@@ -257,24 +259,24 @@ def _refused_write(statement: Statement, target: Piece, is_create: bool) -> Unsu
     return UnsupportedLookup(Problem(message, statement.span(Cut(target.start, target.end))))
 
 
-def _target_of_write(statement: Statement) -> Piece | None:
-    """The unqualified name that the statement writes or creates."""
-    tokens = statement.tokens
+def _target_of_write(tokens: Tokens) -> int:
+    """Index of the name that the statement writes or creates."""
     words = ("INTO", "OVERWRITE", "TABLE", "VIEW", "IF", "NOT", "EXISTS")
-    index = next((at for at, piece in enumerate(tokens.pieces) if piece.is_word(*words[:4])), None)
-    while index is not None and tokens.is_word(index, *words):
+    index = next((at for at, piece in enumerate(tokens.pieces) if piece.is_word(*words[:4])), 0)
+    while tokens.is_word(index, *words):
         index += 1
-    target = None if index is None else tokens.after(index)
-    is_qualified = index is not None and tokens.is_symbol(index + 1, ".")
-    return target if target is not None and target.is_name and not is_qualified else None
+    return index
 
 
 def _query_start(statement: Statement) -> int:
     tokens = statement.tokens
-    for index, piece in enumerate(tokens.pieces[2:], 2):
-        first = index + 1 if piece.is_symbol("(") else index
-        if tokens.depth(index) == 0 and tokens.is_word(first, *QUERY_WORDS[:4]):
-            return piece.start
+    # CREATE TABLE t CLUSTER BY (a) AS ... does not begin with the query TABLE t.
+    for index in range(_target_of_write(tokens), len(tokens.pieces)):
+        first = index
+        while tokens.is_symbol(first, "("):
+            first += 1
+        if tokens.depth(index) == 0 and tokens.begins_query(first):
+            return tokens.pieces[index].start
     raise UnreadableStatement(
         Problem("The query of this statement cannot be found.", _span_of_first_word(statement))
     )

@@ -23,7 +23,7 @@ from lookup_hints.plan.parse.query_blocks import (
 from lookup_hints.plan.parse.tokens import Tokens
 from lookup_hints.sql.lexer import Kind
 from lookup_hints.sql.text_edits import Cut
-from lookup_hints.sql.words import AFTER_RELATION, JOIN_WORDS, ORDER_WORDS, QUERY_WORDS, SET_WORDS
+from lookup_hints.sql.words import AFTER_RELATION, JOIN_WORDS, ORDER_WORDS, SET_WORDS
 
 
 def _cross_chains(chains: list[Chain]) -> Chain:
@@ -127,7 +127,7 @@ class _Reader:
 
     def begins_query(self, index: int) -> bool:
         """Whether a query begins at the piece, in the parenthesis before it."""
-        if self._tokens.is_word(index, *QUERY_WORDS):
+        if self._tokens.begins_query(index):
             return True
         if not self._tokens.is_symbol(index, "(") or not self.begins_query(index + 1):
             return False
@@ -376,7 +376,7 @@ class _QueryReader:
             return self._read_pipe(at)
         if piece.is_word("SELECT"):
             return self._read_select(at)
-        if piece.is_word("TABLE") and self._block is None:
+        if piece.is_word("TABLE") and self._block is None and tokens.begins_query(at):
             return self._whole_table(at)
         if piece.is_word("FROM") and not tokens.is_word(at - 1, "DISTINCT"):
             return self._read_from(at)
@@ -424,8 +424,6 @@ class _QueryReader:
 
     def _whole_table(self, at: int) -> int:
         """``TABLE t``: a name, for which Spark allows no alias."""
-        if at + 1 >= self._end:
-            return at + 1
         block = self._new_block(at)
         relation = self._reader.table(at + 1, self._end, block)
         relation.start = relation.first

@@ -11,7 +11,7 @@ from typing import Protocol
 from lookup_hints.sql.lexer import Kind, Piece
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut
-from lookup_hints.sql.words import CLAUSE_WORDS
+from lookup_hints.sql.words import CLAUSE_WORDS, ORDER_WORDS, QUERY_WORDS, SET_WORDS
 
 _UNITS = tuple(
     f"{unit}{plural}"
@@ -117,6 +117,22 @@ class Tokens:
                     found.append(self.cut(begin, index - 1))
                 begin = index + 1
         return [*found, self.cut(begin, last)] if begin <= last else found
+
+    def begins_query(self, index: int) -> bool:
+        """Whether a query begins at the piece; of the words TABLE, only that of ``TABLE t`` does."""
+        if not self.is_word(index, "TABLE"):
+            return self.is_word(index, *QUERY_WORDS)
+        last = index + 1
+        if self.is_word(last, "IDENTIFIER") and self.is_symbol(last + 1, "("):
+            last = self.closing(last + 1)
+        while self.is_dot(last + 1):
+            last += 2
+        name, following = self.after(index + 1), self.after(last + 1)
+        if name is None or not name.is_name:
+            return False
+        # Elsewhere it is the name of a column, or stands before what is written: INSERT INTO TABLE t SELECT.
+        is_end = following is None or following.text in (")", ";", "|>")
+        return is_end or self.is_word(last + 1, *SET_WORDS, *ORDER_WORDS, "WINDOW", "DO")
 
     def starts_clause(self, index: int) -> bool:
         """Whether the piece begins a clause, and so ends the condition before it."""

@@ -33,6 +33,18 @@ CREATE TABLE written (flight INT, model STRING) USING parquet;
 INSERT OVERWRITE TABLE written SELECT f.flight, p.model FROM flights f JOIN planes p ON p.tailnum = f.tailnum ORDER BY p.model;
 SELECT * FROM written
 
+-- case: TABLE in place of each query that is written
+CREATE OR REPLACE TEMPORARY VIEW all_airlines AS TABLE airlines;
+DROP TABLE IF EXISTS copied;
+CREATE TABLE copied USING parquet AS TABLE airlines;
+INSERT OVERWRITE TABLE copied TABLE airlines;
+INSERT INTO copied (TABLE airlines);
+INSERT INTO TABLE copied (name, carrier) TABLE all_airlines UNION TABLE airlines;
+INSERT INTO copied BY NAME TABLE airlines ORDER BY name LIMIT 3;
+WITH q AS (TABLE airlines) INSERT INTO TABLE copied TABLE q;
+CREATE OR REPLACE TEMPORARY VIEW copies AS TABLE copied;
+TABLE copies
+
 -- case: an insert of two branches
 DROP TABLE IF EXISTS early;
 DROP TABLE IF EXISTS late;

@@ -21,7 +21,7 @@ from tests.unit.plan.golden import golden_cases
 
 TESTS = Path(__file__).parent.parent.parent
 SCRIPTS = sorted((TESTS / "queries").rglob("*.sql"))
-READ_OTHERWISE = ("TABLE customers", "TIMESTAMP AS OF")
+READ_OTHERWISE = ("TABLE ", "TIMESTAMP AS OF")
 """sqlglot takes TABLE for a table, and a time that is missing for none; Spark does neither."""
 
 From = tuple[tuple[str, str, str], ...]
