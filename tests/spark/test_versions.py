@@ -102,6 +102,12 @@ CASES = {
     "until, a literal": (
         asked("rates", "TIMESTAMP_NTZ '2024-03-10 03:00:00'"), held("rates", "TIMESTAMP_NTZ '2024-03-10 03:00:00'")),
     "numbers": (asked("steps", "o.n"), held("steps", "o.n")),
+    "below zero": (asked("steps", "-1"), held("steps", "-1")),
+    "an element": (asked("steps", "map('a', array(o.n))['a'][0]"), held("steps", "o.n")),
+    "a choice": (
+        asked("steps", "CASE WHEN o.n < 2 THEN -1 ELSE - -o.n END + 0"), held("steps", "CASE WHEN o.n < 2 THEN -1 ELSE o.n END")),
+    "an interval of two units": (
+        asked("prices", "o.ts - INTERVAL 1 HOUR 30 MINUTES"), last("prices", "o.ts - INTERVAL '90' MINUTE")),
     "NULL": (asked("steps", "NULL"), held("steps", "CAST(NULL AS BIGINT)")),
     "a condition on the rows": (
         asked("prices", "o.ts", "INNER") + " AND t.v % 2 = 0", last("prices", "o.ts", "INNER") + " AND v % 2 = 0"),

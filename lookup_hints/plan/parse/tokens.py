@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import Protocol
 
 from lookup_hints.sql.lexer import Kind, Piece
@@ -20,7 +21,9 @@ _UNITS = tuple(
 )
 
 # Words that may precede a literal of time.
-_TYPES_OF_TIME = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "DATE", "INTERVAL")
+_TYPES_OF_TIME = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "DATE")
+
+_OPERATORS = ("+", "-", "*", "/", "%", "||")
 
 
 class HasPlace(Protocol):
@@ -119,7 +122,7 @@ class Tokens:
         return [*found, self.cut(begin, last)] if begin <= last else found
 
     def begins_query(self, index: int) -> bool:
-        """Whether a query begins at the piece; of the words TABLE, only that of ``TABLE t`` does."""
+        """Whether a query begins at the piece; a word TABLE does so only in ``TABLE t``."""
         if not self.is_word(index, "TABLE"):
             return self.is_word(index, *QUERY_WORDS)
         last = index + 1
@@ -203,26 +206,42 @@ class Tokens:
     def operand_end(self, index: int) -> int:
         """Index of the last piece of the value expression that begins at ``index``."""
         at = min(index, len(self.pieces) - 1)
-        at += self.is_symbol(at, ":") and at + 1 < len(self.pieces)  # the name of a parameter
-        literal = self.after(at + 1)
-        is_literal = literal is not None and literal.kind in (Kind.STRING, Kind.NUMBER)
-        if self.is_word(at, *_TYPES_OF_TIME) and is_literal:
-            at += 1
-            while self.is_word(at - 1, "INTERVAL") and self.is_word(at + 1, *_UNITS):
+        while at + 1 < len(self.pieces) and self.pieces[at].text in ("+", "-", ":"):
+            at += 1  # a sign, or the colon of a parameter
+        if self.is_word(at, "INTERVAL"):
+            at += self.is_symbol(at + 1, "-") and self._is_literal(at + 2)
+            while self._is_literal(at + 1) or self.is_word(at + 1, *_UNITS, "TO"):
                 at += 1
+        elif self.is_word(at, *_TYPES_OF_TIME) and self._is_literal(at + 1):
+            at += 1
+        elif self.is_word(at, "CASE"):
+            at = self._balanced_end(at, self.case_step)
         elif self.is_symbol(at, "("):
             at = self.closing(at)
-        else:
-            while self.is_dot(at + 1):
+        while True:
+            if self.is_dot(at + 1):
                 at += 2
-            if self.is_symbol(at + 1, "("):
+            elif self.is_symbol(at + 1, "("):
                 at = self.closing(at + 1)
-        while self.is_symbol(at + 1, "::") and self.after(at + 2):
-            at = self.operand_end(at + 2)
+            elif self.is_symbol(at + 1, "["):
+                at = self._balanced_end(at + 1, lambda i: self.is_symbol(i, "[") - self.is_symbol(i, "]"))
+            elif self.is_symbol(at + 1, "::") and self.after(at + 2):
+                at = self.operand_end(at + 2)
+            else:
+                break
         following = self.after(at + 1)
-        if following is not None and following.text in ("+", "-", "*", "/") and self.after(at + 2):
+        if following is not None and following.text in _OPERATORS and self.after(at + 2):
             return self.operand_end(at + 2)
         return at
+
+    def _is_literal(self, index: int) -> bool:
+        piece = self.after(index)
+        return piece is not None and piece.kind in (Kind.STRING, Kind.NUMBER)
+
+    def _balanced_end(self, index: int, step: Callable[[int], int]) -> int:
+        """Index of the piece that closes what the one at ``index`` opens; of the last piece if none does."""
+        depths = enumerate(accumulate(map(step, range(index, len(self.pieces)))), index)
+        return next((at for at, depth in depths if depth == 0), len(self.pieces) - 1)
 
 
 def _parenthesis_depths(found: Sequence[Piece]) -> list[int]:
