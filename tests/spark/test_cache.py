@@ -148,7 +148,7 @@ def test_rows_are_asked_again_when_they_are_too_old(session: LookupSession, log:
     assert len(Calls.read(log).requests) == 2 * first
 
 
-def test_what_was_invalidated_is_asked_again(session: LookupSession, log: Path) -> None:
+def test_an_invalidated_key_is_looked_up_again(session: LookupSession, log: Path) -> None:
     people(session, log)
     rows(session)
     running = session.sql(JOIN)  # is planned, and does not know

@@ -98,7 +98,7 @@ def test_letters_are_counted(session: LookupSession, folder: Path) -> None:
     assert (new.dead_letters, new.misses, new.keys) == (10, 10, 1000)
 
 
-def test_the_letters_are_asked_again(session: LookupSession, folder: Path, tmp_path: Path) -> None:
+def test_dead_letters_can_be_looked_up_again(session: LookupSession, folder: Path, tmp_path: Path) -> None:
     session.sql(query(folder)).collect()
     (tmp_path / "ill").unlink()
     again = session.sql(

@@ -133,7 +133,7 @@ def test_a_run_goes_on_where_the_port_is_taken(
 
 
 @pytest.mark.parametrize("wrong", ["http", "70000", "localhost:", "-1"])
-def test_what_is_no_address(wrong: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_address_is_refused(wrong: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         cli.main(["run", str(file), f"--metrics-port={wrong}"])
     assert exit_.value.code == 2

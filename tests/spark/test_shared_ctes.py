@@ -58,7 +58,7 @@ def test_each_reader_sees_the_rows_that_its_conditions_let_through(worlds: World
 
 
 @pytest.mark.parametrize("lookups", [{"item"}, {"date_dim"}, {"w", "item"}, {"w", "item", "date_dim"}])
-def test_whichever_dimension_is_asked(worlds: Worlds, lookups: set[str]) -> None:
+def test_a_shared_cte_with_either_dimension_looked_up(worlds: Worlds, lookups: set[str]) -> None:
     worlds.check(TEXTS[0], frozenset(lookups))
 
 

@@ -182,7 +182,7 @@ def test_by_pandas_it_is_the_same(worlds: Worlds, world: World, transport: str) 
 
 
 @pytest.mark.parametrize("option", ["'cache'='partial'", "'async'='false'", "'batch-size'='2'"])
-def test_however_it_is_asked(worlds: Worlds, world: World, option: str) -> None:
+def test_past_rows_are_equal_for_all_kinds_of_lookup(worlds: Worlds, world: World, option: str) -> None:
     ours = asked("rates", "o.local").replace("SELECT", f"SELECT /*+ LOOKUP('table'='t', {option}) */", 1)
     for _ in range(2):
         Answer.of(last_frame(world.session, ours, None)).require(

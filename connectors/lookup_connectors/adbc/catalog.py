@@ -1,4 +1,4 @@
-"""What the catalogs of databases say: how large a table is, and which columns a table of SQLite has.
+"""Read the catalogs of databases: the size of a table, and the columns of a table of SQLite.
 
 ADBC has a call for statistics, which only PostgreSQL's driver knows. It does not tell whether the table has
 grown since it was analysed, which its catalog does. SQLite's driver tells types from rows alone.
@@ -34,7 +34,7 @@ _SQLITE_IS_TABLE = "SELECT count(*) FROM sqlite_master WHERE name = ? COLLATE NO
 
 
 def table_size(connection: dbapi.Connection, relation: str, driver: str) -> TableSize:
-    """What the catalog says of ``relation``, a name as SQL writes it."""
+    """The size of ``relation``, a name in SQL, by the catalog."""
     if driver == POSTGRES:
         return _size_in_postgres(connection, relation)
     if driver == DUCKDB:

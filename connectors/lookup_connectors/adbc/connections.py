@@ -202,7 +202,7 @@ class Connections:
             self._slots.release()
 
     def borrow(self) -> dbapi.Connection:
-        """A connection that nobody uses, or a new one; on the thread that will use it."""
+        """A free connection, or a new one; called on the thread that will use it."""
         with suppress(IndexError):
             return self._idle.pop()
         if self._server.options["driver"] != DUCKDB:
@@ -258,7 +258,7 @@ class _ConnectionUse:
         return result
 
     def abandon(self) -> None:
-        """Nobody waits any more: what runs is cancelled where the driver can, and else comes to its end."""
+        """Give up waiting: cancel the statement if the driver can, else let it end."""
         self._is_abandoned = True
         with self._used, suppress(*DRIVER_ERRORS, RuntimeError):
             if self._connection is not None:

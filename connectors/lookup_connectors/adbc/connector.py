@@ -1,4 +1,4 @@
-"""The ``adbc`` connector's class: asked by batches of bound keys, read by the driver's Arrow stream."""
+"""The ``adbc`` connector's class: binds batches of keys, and reads the driver's Arrow stream."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
         return origin_of(self.table)
 
     def ending(self, error: Exception) -> Ending:
-        """What the driver's code and the database's SQLSTATE say."""
+        """The state of the database by the driver's code and the SQLSTATE."""
         return error.ending if isinstance(error, DriverFailure) else super().ending(error)
 
     def secrets(self) -> set[str]:
@@ -206,7 +206,7 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
             return table_size(connection, self._relation, self._driver)
 
     def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
-        """The columns, as the driver tells their types, and the primary key where it can be told."""
+        """The columns with the driver's types, and the primary key if the driver knows it."""
         server = AdbcServer.of(self.table, self.OPTIONS)
         with server.connected() as connection:
             try:
@@ -373,7 +373,7 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
             return cursor.fetch_record_batch().schema
 
     def _primary_key(self, connection: dbapi.Connection) -> tuple[str, ...]:
-        """As far as the driver tells it: many do not."""
+        """The primary key; empty for the many drivers that do not know it."""
         with suppress(*DRIVER_ERRORS, AttributeError, KeyError, TypeError):
             schema, name = schema_and_name(self._relation, self._dialect)
             schema = schema or connection.adbc_current_db_schema

@@ -1,4 +1,4 @@
-"""What drivers raise, as what the caller is told: what failed, and whether asking again can help."""
+"""Translate the drivers' errors: what failed, and whether a retry can help."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _TIPS = {
 
 
 class DriverFailure(ConnectorError):
-    """A driver raised an error; ``ending`` is what that says of its database."""
+    """A driver raised an error; ``ending`` is the state of its database by that."""
 
     ending: Ending = "unknown"
 

@@ -1,4 +1,4 @@
-"""What is asked of a database: SQL in its dialect, and the keys as bound parameters. No I/O.
+"""SQL for lookups in a database's dialect, with keys as bound parameters. No I/O.
 
 No value of a key is ever part of the SQL.
 """
@@ -28,7 +28,7 @@ _WAYS: dict[str, Way] = {"postgres": "arrays", "duckdb": "lists", "sqlite": "row
 # Dialects that write the parameters as $1, $2, ...
 _NUMBERED = {"postgres", "redshift", "materialize", "risingwave"}
 
-# What every build of SQLite takes, and what no warehouse refuses.
+# A number that every build of SQLite, and every warehouse, accepts.
 _MOST_PARAMETERS = 900
 
 MARK = "lookup_hints_mark"

@@ -1,4 +1,4 @@
-"""The ``postgres`` connector: a table or view of PostgreSQL, asked in batches over a small pool."""
+"""The ``postgres`` connector: looks up rows of a table or view in batches, over a small pool."""
 
 from lookup_connectors.postgres.connector import PostgresConnector
 

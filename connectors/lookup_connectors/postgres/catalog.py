@@ -1,4 +1,4 @@
-"""What PostgreSQL's catalog says of a table or view, and of how it will be asked; nothing is written."""
+"""Read PostgreSQL's catalog: the size, columns and indexes of a table or view. Writes nothing."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def _find_source_column(name: str, relation: CatalogRelation, table: str) -> Sou
 
 
 async def table_size(connection: asyncpg.Connection, source: str) -> TableSize:
-    """What the catalog says of the table or view that SQL finds under the name ``source``."""
+    """The size in the catalog of the table or view that SQL resolves ``source`` to."""
     return size_of(await connection.fetchrow(SIZE, source, timeout=SECONDS))
 
 
@@ -240,7 +240,7 @@ _BYTES = """
 SELECT relkind::text AS kind, CASE relkind WHEN 'p' THEN NULL ELSE pg_relation_size(oid) END AS bytes
 FROM pg_catalog.pg_class WHERE oid = $1
 """
-# A table of so many bytes is read faster than an index is looked into.
+# Up to this size, reading a table is faster than using an index.
 _SMALL = 1024 * 1024
 
 # Who may not see others' sessions may see how many there are.
@@ -264,7 +264,7 @@ WHERE d.datname = current_database()
 async def health_of(
     connection: asyncpg.Connection, source: str, table: LookupTable, request: HealthRequest, pool_size: int
 ) -> AsyncIterator[HealthCheck]:
-    """What is found, step by step, on a connection that was let in.
+    """The checks of a doctor, one by one, on an authenticated connection.
 
     Raises:
         ConnectorError: the table is not there, or a column cannot be read as declared.
@@ -295,7 +295,7 @@ async def health_of(
 
 
 async def _query_or_none(connection: asyncpg.Connection, query: str, *arguments: object) -> list[Any] | None:
-    """What the catalog says; None where it has other tables, as that of another server with this protocol."""
+    """The rows of a catalog query; None if other servers of this protocol lack the tables."""
     try:
         return list(await connection.fetch(query, *arguments))
     except asyncpg.PostgresError:
@@ -353,5 +353,5 @@ def index_check(
 
 
 def _count_leading(columns: Sequence[str], wanted: set[str]) -> int:
-    """How many columns an index begins with that are asked by."""
+    """The number of leading columns of an index that are wanted."""
     return next((place for place, name in enumerate(columns) if name not in wanted), len(columns))

@@ -1,4 +1,4 @@
-"""PostgreSQL's types: how a column is read into an Arrow type, and asked for by values of that type.
+"""PostgreSQL's types: how to read a column into an Arrow type, and to look it up by values of that type.
 
 Few types cross the wire: bigint, double precision, boolean, date, both timestamps, bytea and text, which is
 that of numbers with a scale, too. What Spark cannot hold is refused ('NaN' of a decimal, 'infinity', years
@@ -24,7 +24,7 @@ from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column of the source as the catalog tells it, seen through domains.
+    """A column of the source in the catalog, with domains resolved.
 
     Args:
         name: its name.
@@ -53,11 +53,11 @@ class SourceColumn:
 # makes objects. (docs/decisions/0006)
 @dataclass(frozen=True)
 class PostgresColumn:
-    """How one column is selected, and compared with keys.
+    """How to select one column, and to compare it with keys.
 
     Args:
         source: the column that is read.
-        field: what it is declared as.
+        field: its declared type.
         selected: SQL that gives its value in a type of the wire.
         wire: that type: ``bigint``, ``float8``, ``boolean``, ``date``, ``timestamp``, ``timestamptz``,
             ``bytea``, ``text``, or ``json`` in a text.
@@ -115,7 +115,7 @@ def plan_column(source: SourceColumn, field: pa.Field) -> PostgresColumn:
     """How ``source`` is read as ``field``.
 
     Raises:
-        ValueError: a value of the one type cannot stand for a value of the other; says what can.
+        ValueError: the types have no exact conversion; names possible types.
     """
     rule = next((rule for rule in _RULES if rule.applies(source, field.type)), None)
     if rule is None or not (readable_as_json(field.type) or not is_nested(field.type)):
@@ -320,5 +320,5 @@ def _numeric_type(modifier: int) -> pa.DataType:
 
 
 def missing_column(name: str, sources: Sequence[SourceColumn]) -> str:
-    """What is wrong when no column is called ``name``, with the nearest one that there is."""
+    """The error for an unknown column ``name``, with the nearest existing one."""
     return f"there is no column {name!r}. {nearest(name, [source.name for source in sources])}"

@@ -220,7 +220,7 @@ class PostgresPool:
             if transaction:
                 await transaction.commit()
         except asyncio.CancelledError:
-            # The server must be told, and may not be listening: the one who cancelled need not wait.
+            # Cancelling needs a round trip to a server that may not answer: the caller need not wait.
             self._return_broken_later(connection, transaction)
             raise
         except DRIVER_ERRORS as error:
@@ -249,7 +249,7 @@ class PostgresPool:
         task.add_done_callback(self._coming_back.discard)
 
     async def _return_broken(self, connection: asyncpg.Connection, transaction: _Transaction | None) -> None:
-        """Give back a connection on which something went wrong; the driver cancels what still runs on it."""
+        """Return a connection after an error; the driver cancels the statement still running on it."""
         try:
             if transaction:
                 await asyncio.wait_for(transaction.rollback(), _HAND_BACK_SECONDS)

@@ -1,6 +1,6 @@
-"""The ``postgres`` connector: a table or view of PostgreSQL, asked in batches over a small pool.
+"""The ``postgres`` connector: looks up rows of a table or view in batches, over a small pool.
 
-An answer comes as one row, in which the server has packed each column: a third of the work of reading arrays.
+An answer is one row, in which the server has packed each column: a third of the work of reading arrays.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ _T = TypeVar("_T")
 class PostgresConnector(
     AsyncLookup, OrderedLookup, FilteredScan, Statistics, ReportsChanges, ReportsHealth, ReportsSchema
 ):
-    """A table or view of PostgreSQL 14 or later, or of what speaks its protocol."""
+    """A table or view of PostgreSQL 14 or later, or of another server with its protocol."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
 
@@ -109,7 +109,7 @@ class PostgresConnector(
         return {**self.__dict__, "_live": None}
 
     def check(self) -> None:
-        """Refuse a server that is said twice, or not at all, a URL of JDBC, and no column of networks."""
+        """Refuse a server given twice or not at all, a JDBC URL, and a missing column of networks."""
         check_server(self.table)
         check_networks(self.table)
 
@@ -199,7 +199,7 @@ class PostgresConnector(
         return _iterate_async(self._scan_table(schema, partition, filters))
 
     def statistics(self) -> TableSize:
-        """What the catalog says since the table was analysed; nothing of a view."""
+        """The size since the last ANALYZE, from the catalog; unknown for a view."""
         return asyncio.run(self._read_size())
 
     def changes(self, request: ChangesRequest) -> Changes:
@@ -224,7 +224,7 @@ class PostgresConnector(
     STEPS = ("login", "table", "columns", "rights")
 
     def endpoints(self) -> Sequence[Endpoint]:
-        """The hosts of the URL; a socket of the file system is none. TLS is asked for at the login."""
+        """The hosts of the URL, without Unix sockets. TLS is negotiated at the login."""
         hosts = checked_target(self.table, self.table.read(self.OPTIONS)[0]).hosts
         return [Endpoint(host, port) for host, port in hosts if not host.startswith(("/", "@"))]
 
@@ -338,7 +338,7 @@ class PostgresConnector(
         return AnswerTooLarge(message, keys=fitting)
 
     async def _plans_have_changed(self, live: _OpenPostgres) -> bool:
-        """Look into the catalog, and plan again where the columns are not those of ``live``."""
+        """Read the catalog, and plan again if the columns differ from those of ``live``; whether they did."""
         async with live.pool.borrowed() as connection:
             relation = await find_relation(connection, self._source_table, self.table)
         plans = plans_of(relation, self.table, before=live.statements.plans)
@@ -385,7 +385,7 @@ class PostgresConnector(
             async with pool.borrowed(in_transaction=True) as connection:
                 if has_places:
                     await connection.execute(ONE_MOMENT)
-                # From here on the transaction has a lock: what is the same now stays so.
+                # From here on the transaction holds a lock, so the columns cannot change any more.
                 await connection.execute(f"SELECT FROM {relation.sql} LIMIT 0")
                 if not await connection.fetchval(f"SELECT {types_unchanged(relation.sql, plans.values())}"):
                     raise ConnectorError(
@@ -556,7 +556,7 @@ def _unpacked(
 
 
 def _iterate_async(found: AsyncGenerator[_T, None]) -> Iterator[_T]:
-    """What ``found`` gives, on an event loop of its own."""
+    """Iterate over ``found`` on an event loop of its own."""
     loop = asyncio.new_event_loop()
     try:
         while (each := loop.run_until_complete(anext(found, None))) is not None:

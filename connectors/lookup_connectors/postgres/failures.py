@@ -1,4 +1,4 @@
-"""What the driver raises, as what the caller is told: what failed, and whether asking again can help."""
+"""Translate the driver's errors: what failed, and whether a retry can help."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TIPS = {
     "53300": "Lower 'pool-size' (it counts per worker process), or put a pooler in front.",
     "54": "Lower 'batch-size'.",
 }
-# What a doctor calls that which failed, by how SQLSTATEs begin.
+# The doctor's name of the failed check, by the first characters of the SQLSTATE.
 _CHECKS = {
     "28": "login",
     "3D": "database",
@@ -46,7 +46,7 @@ _CHECKS = {
 
 
 class PostgresFailure(ConnectorError):
-    """A failure, and in ``check`` what a doctor calls that which failed, if it can be told."""
+    """A failure; ``check`` is the doctor's name of the failed check, if known."""
 
     check = ""
 
@@ -65,7 +65,7 @@ class SettingRefused(ConnectorError):
 
 
 class PostgresFailures:
-    """Turns what the driver raises into what the caller is told."""
+    """Translates the driver's errors."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class PostgresFailures:
         self._settings = settings
 
     def explained(self, error: Exception, *, connecting: bool = False) -> ConnectorError:
-        """The error to raise: what failed, and whether asking again can help."""
+        """The error to raise: what failed, and whether a retry can help."""
         if isinstance(error, asyncpg.PostgresError):
             return self._from_server(error, connecting)
         if isinstance(error, asyncio.TimeoutError) and connecting:

@@ -1,4 +1,4 @@
-"""The statements that a table is asked with: lookups, changes, and the filters of a read."""
+"""The statements for a table: lookups, changes, and the filters of a read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POSITION = " position"
 
 @dataclass(frozen=True)
 class PostgresStatements:
-    """How a table is asked while its columns have the types that ``plans`` are made for."""
+    """The statements for a table, valid while its columns have the types of ``plans``."""
 
     relation: str
     plans: Mapping[str, PostgresColumn]
@@ -41,7 +41,7 @@ class PostgresStatements:
     _strange: set[str] = field(default_factory=set, init=False)
 
     def of(self, request: LookupRequest) -> tuple[str, int, list[str]]:
-        """The statement for ``request``, how many keys it asks for, and what to bind before the limit.
+        """The statement for ``request``, the number of its keys, and the values to bind before the limit.
 
         Keys that the source's types cannot hold are left out: they are misses, and would fail the batch.
         """
@@ -209,12 +209,12 @@ def types_unchanged(relation: str, plans: Iterable[PostgresColumn]) -> str:
 
 
 def latest_row(relation: str, column: PostgresColumn) -> str:
-    """What stands in FROM for the greatest value of ``column``: one step in an index."""
+    """A FROM item for the greatest value of ``column``: one step in an index."""
     return f"(SELECT max({column.compared}) AS {column.column} FROM {relation}) AS greatest"  # noqa: S608  quoted
 
 
 def changed_rows(relation: str, column: PostgresColumn, keys: Sequence[PostgresColumn], most: int) -> str:
-    """What stands in FROM for the ``keys`` of the rows that have ``column`` greater than $1.
+    """A FROM item for the ``keys`` of the rows that have ``column`` greater than $1.
 
     Of more than ``most`` rows it is one more.
     """
@@ -241,7 +241,7 @@ def can_filter(kind: pa.DataType, wanted: Filter) -> bool:
 
 
 def filter_of(plan: PostgresColumn, wanted: Filter, encoding: str) -> str:
-    """``wanted`` as a condition on the column of ``plan``; empty where it could drop too much, or fail.
+    """``wanted`` as a condition on the column of ``plan``; empty if it could drop too much, or fail.
 
     ``encoding`` is that of the server.
     """

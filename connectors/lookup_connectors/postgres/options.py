@@ -1,4 +1,4 @@
-"""The options of the ``postgres`` connector, and where they lead, checked before the driver is told."""
+"""The options of the ``postgres`` connector, and the target that they name, checked before connecting."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ _log = logging.getLogger("lookup_hints.postgres")
 
 @lru_cache(maxsize=256)
 def warn_without_effect(table: str, without_effect: tuple[str, ...]) -> None:
-    """Say once in a process what of a URL has no effect."""
+    """Warn once in a process about parameters of a URL without effect."""
     if without_effect:
         _log.warning("table %s: without effect in 'url': %s", table, ", ".join(without_effect))
 
 
 def check_server(table: LookupTable) -> None:
-    """Refuse a server that is said twice, or not at all, and a URL of JDBC."""
+    """Refuse a server given twice or not at all, and a JDBC URL."""
     for problem in server_problems(table, _PARAMETERS):
         raise option_error(table, problem)
     if not any(has_reference(text) for key, text in table.options.items() if key in _SERVER):

@@ -43,7 +43,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "gssencmode": ("disable", "prefer", "require"),
     "pgbouncer": ("true", "false", "1", "0"),
 }
-# Values by which a parameter asks for what is done anyway.
+# Values that request the behaviour that we have anyway.
 _AS_HERE: Mapping[str, Sequence[str]] = {
     "gssencmode": ("disable", "prefer"),
     "client_encoding": ("auto", "utf8", "utf-8", "unicode"),
@@ -330,7 +330,7 @@ def _is_as_here(name: str, value: str) -> bool:
 # asyncpg has no channel binding; what it is for, that nobody stands between, a checked certificate ensures,
 # too. (docs/decisions/0179)
 def _tls_parameters(given: Mapping[str, str]) -> dict[str, str]:
-    """What the driver reads in its URL.
+    """The parameters for the driver's URL.
 
     The driver has no channel binding. What that is for, that nobody stands between, a checked certificate
     ensures.

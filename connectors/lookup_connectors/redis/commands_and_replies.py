@@ -1,6 +1,6 @@
-"""What to ask Redis for keys, and how its replies become rows: without any I/O.
+"""The commands that look up keys in Redis, and the rows in its replies. No I/O.
 
-A lookup is a generator: it says which commands to send, is sent their replies, and returns the answer.
+A lookup is a generator: it yields commands, receives their replies, and returns the answer.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ MOST_KEYS = 1000
 
 @dataclass(frozen=True)
 class Reading:
-    """How a table is asked and read.
+    """How to look up and read a table.
 
     Args:
         table: its name, for messages.
@@ -96,7 +96,7 @@ class Reading:
         ]
 
     def mistaken(self, keys: pa.Table) -> dict[int, Exception]:
-        """For the rows of ``keys`` whose key may be that of another row, what to say of them."""
+        """Errors for the rows of ``keys`` whose Redis key may belong to another row."""
         if not self.template.several:
             return {}
         said = ((at, self.template.mistaken(row)) for at, row in enumerate(keys_of(keys)))

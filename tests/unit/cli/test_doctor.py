@@ -21,7 +21,7 @@ def report(*found: tuple[str, HealthCheck]) -> list[str]:
     return str(DoctorReport(findings, {"c": "postgres, db:5432"})).splitlines()
 
 
-def test_what_places_have_in_common_is_one_line_and_what_differs_says_where() -> None:
+def test_equal_findings_share_a_line_and_others_name_their_place() -> None:
     tcp = HealthCheck("tcp", "ok", "db port 5432 is open")
     dropped = HealthCheck("tcp", "fail", "db port 5432 did not answer within 10 s", "Check firewalls.")
     login = HealthCheck("login", "ok", "as app")
@@ -63,7 +63,7 @@ def test_a_step_takes_some_time() -> None:
         HealthRequest((), timeout=0)
 
 
-def test_what_is_wrong_needs_a_cure() -> None:
+def test_a_failed_check_needs_a_fix() -> None:
     with pytest.raises(ValueError, match="needs a cure"):
         HealthCheck("tcp", "fail", "closed")
 

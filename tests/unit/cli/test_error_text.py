@@ -78,7 +78,7 @@ lookup_hints.errors.ConnectorError: The lookup of 3 keys in table f failed after
         ),
     ],
 )
-def test_what_is_kept_of_an_error(error: Exception, said: str) -> None:
+def test_the_shortened_text_of_an_error(error: Exception, said: str) -> None:
     assert brief(error, "SELECT 1/0") == said
 
 

@@ -318,7 +318,7 @@ def test_one_table_is_chosen_by_path_or_operation() -> None:
         assert [each.table.name for each in chosen if isinstance(each, Imported)] == ["others"]
 
 
-def test_why_a_get_is_no_table_is_told() -> None:
+def test_the_reason_why_a_get_is_no_table_is_printed() -> None:
     row = {"properties": {"x": TEXT}}
     deep = {"name": "f", "in": "query", "required": True, "style": "deepObject", "schema": {"type": "object"}}
     assert refused(row, query("q"), path="/things") == (
@@ -348,7 +348,7 @@ def test_why_a_get_is_no_table_is_told() -> None:
         ("openapi: 3.0.0", "needs the package PyYAML. Try: pip install pyyaml"),
     ],
 )
-def test_what_is_no_document_is_wrong_use(
+def test_a_file_that_is_no_openapi_document_is_wrong_use(
     text: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)

@@ -68,7 +68,7 @@ def test_what_stands_at_a_place_is_told(text: str, at: str, place: str, begins: 
 
 
 @pytest.mark.parametrize("at", ["SELECT", "q.x", "orders", "JOIN", "ON o", ") */"])
-def test_of_other_words_nothing_is_told(at: str) -> None:
+def test_other_words_have_no_hover(at: str) -> None:
     assert EditedScript(QUERY).hover(QUERY.index(at)) is None
 
 

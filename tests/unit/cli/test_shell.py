@@ -127,7 +127,7 @@ def test_relations_are_found_before_the_statement_is_whole(text: str, found: lis
         ("help", True),
     ],
 )
-def test_enter_runs_what_is_complete(text: str, runs: bool) -> None:
+def test_enter_runs_a_complete_statement(text: str, runs: bool) -> None:
     assert is_complete(text) is runs
 
 
@@ -173,7 +173,7 @@ def test_tab_takes_the_only_candidate(keyboard: PipeInput, tmp_path: Path, typed
     assert prompt(Shop(), tmp_path / "history")() == taken
 
 
-def test_what_cannot_be_split_is_masked_too() -> None:
+def test_text_that_cannot_be_split_is_masked_too() -> None:
     assert masked("SELECT 'postgresql://u:hunter2@h/d") == "SELECT 'postgresql://u:***@h/d"
 
 

@@ -169,7 +169,7 @@ def test_lines_on_a_terminal_stand_one_over_the_other() -> None:
     assert terminal.getvalue() == "\rone\rtwo\n"
 
 
-def test_a_server_that_does_not_answer_is_said_and_given_up() -> None:
+def test_a_server_that_does_not_answer_is_reported_and_given_up() -> None:
     pytest.importorskip("grpc")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = f"127.0.0.1:{silent.getsockname()[1]}"

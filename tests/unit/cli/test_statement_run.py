@@ -104,7 +104,7 @@ def test_a_stream_gives_no_rows_and_counts_on() -> None:
     assert [each.counts for each in run.lookups.values()] == [LookupMetrics(rows_in=4)]
 
 
-def test_a_failure_is_told_with_its_place_in_the_file() -> None:
+def test_a_failure_is_reported_with_its_place_in_the_file() -> None:
     _, statement = split_statements("SELECT 1;\n\nSELEC 2")
     error = QueryError(Problem("What is this?", Span(statement.text, 0, 5)))
     assert failure(statement, error).startswith("line 3, column 1: What is this?")

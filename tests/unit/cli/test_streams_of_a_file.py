@@ -101,7 +101,9 @@ def test_one_that_failed_before_it_was_waited_for_gives_the_exit_code(own: Strea
     assert run_with_streams(cast(streams.Streams, own), statements, lambda _: None, lambda _: None) == 1
 
 
-def test_the_log_tells_of_it_again_where_nobody_waits(own: Streams, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_logged_again_if_nothing_waits_for_the_stream(
+    own: Streams, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO, "lookup_hints"):
         fail(own, "flights", "the source is away")
         with pytest.raises(RuntimeError):
@@ -118,7 +120,7 @@ def batch(number: int, *lookups: LookupMetrics, rows: int = 100, lag: str = "") 
     return MicroBatch(number, began, 0.8, rows, lag, named)
 
 
-def test_each_batch_is_told_once_when_it_has_ended(own: Streams) -> None:
+def test_each_batch_is_reported_once_after_its_end(own: Streams) -> None:
     told: list[str] = []
 
     def statements() -> int:

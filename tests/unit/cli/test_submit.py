@@ -38,7 +38,7 @@ OURS = {"--param": True, "--dry-run": False}
         ("a.sql --param", "a.sql --param", ""),
     ],
 )
-def test_options_are_told_apart(line: str, mine: str, sparks: str) -> None:
+def test_our_options_are_separated_from_those_of_spark_submit(line: str, mine: str, sparks: str) -> None:
     assert divided(line.split(), OURS) == (mine.split(), sparks.split())
 
 
@@ -183,7 +183,7 @@ def test_wrong_use_is_said_with_exit_code_2(
     assert said in capsys.readouterr().err
 
 
-def test_no_spark_submit_is_said(
+def test_a_missing_spark_submit_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "job.sql").write_text("SELECT 1")

@@ -21,7 +21,7 @@ def raising(error: Exception) -> Callable[..., str]:
     return fail
 
 
-def test_a_statement_that_is_asked_is_not_tried_otherwise() -> None:
+def test_a_statement_whose_lookup_succeeds_is_not_tried_otherwise() -> None:
     untried = raising(AssertionError("tried"))
     assert first_that_works(lambda: "asked", untried, PlannerFailures(), stream=untried) == "asked"
 
@@ -37,7 +37,9 @@ def test_a_failure_of_the_planner_that_reading_makes_good_is_logged_with_its_pla
     assert caplog.messages == [f"Statement at line 7: its lookup tables are read whole, because {FAILED}"]
 
 
-def test_what_spark_does_not_take_is_read_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_rewrite_that_spark_rejects_is_read_whole_without_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     failures = PlannerFailures()
     found = first_that_works(raising(NOT_TAKEN), lambda reason: reason, failures)
     assert found == "Spark does not take the text that asking it becomes"
@@ -48,9 +50,7 @@ def test_what_spark_does_not_take_is_read_without_a_warning(caplog: pytest.LogCa
     "read", [lambda _: None, raising(QueryError(Problem("c cannot be read."))), raising(FAILED)]
 )
 @pytest.mark.parametrize("error", [FAILED, NOT_TAKEN])
-def test_the_first_error_is_told_where_reading_fails_too(
-    error: Exception, read: Callable[[str], str]
-) -> None:
+def test_the_first_error_is_raised_if_reading_fails_too(error: Exception, read: Callable[[str], str]) -> None:
     failures = PlannerFailures()
     with pytest.raises(type(error)) as caught:
         first_that_works(raising(error), read, failures)

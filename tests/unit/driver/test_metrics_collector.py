@@ -72,7 +72,7 @@ def test_two_lookups_of_the_same_function_in_one_task_both_count() -> None:
 
 
 @pytest.mark.work(5)
-def test_what_is_remembered_of_tasks_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_for_records_of_tasks_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lookup_hints.driver.metrics_collector.REMEMBERED_TASKS", 20)
     counts = taken(*(record(number, partition=number) for number in range(30)))
     assert len(counts._tasks) == 20

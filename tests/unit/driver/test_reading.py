@@ -68,14 +68,14 @@ def test_a_source_is_asked_for_its_parts() -> None:
     assert parts_of(Parted(lambda wanted: [str(part) for part in range(wanted)]), 3) == ["0", "1", "2"]
 
 
-def test_who_has_no_parts_or_wants_none_is_not_asked() -> None:
+def test_a_source_without_partitions_is_not_asked_for_them() -> None:
     assert parts_of(Whole(), 8) == WHOLE
     assert parts_of(Parted(failing), 1) == WHOLE
     assert parts_of(Parted(lambda _: ()), 8) == WHOLE
 
 
 @pytest.mark.parametrize(("tell", "why"), [(failing, "OSError"), (hanging, "TimeoutError")])
-def test_who_does_not_tell_in_time_is_read_by_one_task_and_that_is_said(
+def test_a_source_that_is_slow_to_give_partitions_is_read_by_one_task_with_a_note(
     caplog: pytest.LogCaptureFixture, tell: Callable[[int], Sequence[str]], why: str
 ) -> None:
     with caplog.at_level(logging.WARNING, "lookup_hints"):

@@ -42,7 +42,7 @@ def case(requested: str = AUTO, must_ask: str = "") -> Case:
         (case(SCAN, must_ask="the first rows alone go to a LIMIT"), True, "'access' = 'scan' (hint)"),
     ],
 )
-def test_what_is_clear_asks_nobody_for_figures(known: Case, reads: bool, reason: str) -> None:
+def test_a_clear_decision_requests_no_figures(known: Case, reads: bool, reason: str) -> None:
     assert decide(known, nobody, nobody) == AccessDecision(reads, reason)
 
 
@@ -82,7 +82,7 @@ def test_a_table_that_is_too_large_to_be_read_is_asked_and_spark_is_not(
         ),
     ],
 )
-def test_it_is_asked_where_reading_is_not_surely_better(rows: int | None, reason: str) -> None:
+def test_keys_are_looked_up_unless_reading_is_surely_better(rows: int | None, reason: str) -> None:
     assert decide(case(), of(MILLION), left(rows)) == AccessDecision(False, reason, READING)
 
 
@@ -96,7 +96,7 @@ def test_it_is_read_where_that_is_surely_better() -> None:
 
 
 @pytest.mark.parametrize(("rows", "reads"), [(FEWEST_KEYS - 1, False), (FEWEST_KEYS, True)])
-def test_a_few_keys_are_asked_however_small_the_table_is(rows: int, reads: bool) -> None:
+def test_a_few_keys_are_looked_up_even_in_a_small_table(rows: int, reads: bool) -> None:
     assert decide(case(), of(TableSize(3, 100, "counted", exact=True)), left(rows)).reads is reads
 
 

@@ -103,7 +103,7 @@ def test_a_bad_wish_is_an_error() -> None:
 RATES = "SELECT o.id, c.rate FROM orders o JOIN rates c ON o.k = c.currency"
 
 
-def test_what_cannot_be_read_is_refused_where_the_hint_or_the_table_wants_it_read() -> None:
+def test_a_hint_or_table_that_requires_reading_an_unreadable_source_is_refused() -> None:
     using = replace(known(), analyse=lambda _: (("k", "string"),))
     with pytest.raises(HintError) as caught:
         planned(hinted(RATES, access="scan"), using)
@@ -115,7 +115,7 @@ def test_what_cannot_be_read_is_refused_where_the_hint_or_the_table_wants_it_rea
         planned(JOIN, known(options={"lookup.access": "scan", "scan": "false"}))
 
 
-def test_a_session_that_prefers_reading_still_asks_what_cannot_be_read() -> None:
+def test_a_session_that_prefers_reading_still_looks_up_unreadable_sources() -> None:
     using = replace(known(conf={"lookup.access": "scan"}), analyse=lambda _: (("k", "string"),))
     plan = planned(RATES, using)
     (join,) = plan.joins
@@ -152,7 +152,7 @@ def test_a_table_that_must_be_asked_by_a_column_is_never_read() -> None:
 RIGHT = "SELECT o.id, c.name FROM orders o RIGHT JOIN customers c ON o.k = c.id"
 
 
-def test_what_cannot_be_asked_is_refused_where_the_hint_or_the_table_wants_it_asked() -> None:
+def test_a_hint_or_table_that_requires_an_impossible_lookup_is_refused() -> None:
     assert reads(planned(RIGHT, known()))
     for text, using in (
         (hinted(RIGHT, access="lookup"), known()),
@@ -251,7 +251,7 @@ def test_ordinary_joins_before_it_are_estimated_with_it() -> None:
         " (SELECT 1 FROM customers c WHERE c.id = o.k)",
     ],
 )
-def test_where_rows_may_be_taken_away_before_they_ask_it_is_asked(text: str) -> None:
+def test_a_left_side_that_may_lose_rows_before_the_lookup_is_looked_up(text: str) -> None:
     spark = Spark()
     plan = planned(text, known(spark))
     assert not plan.scans
@@ -363,7 +363,7 @@ def test_a_table_that_says_what_becomes_of_misses_and_failures_is_asked() -> Non
         assert not reads(planned(JOIN, using))
 
 
-def test_nobody_asks_spark_where_the_tables_size_decides() -> None:
+def test_spark_is_not_queried_if_the_size_of_the_table_decides() -> None:
     for size in (TableSize(None, source="never analysed"), TableSize(10_000_001, None, "pg_class")):
         spark = Spark()
         assert not reads(planned(JOIN, known(spark, size)))

@@ -70,7 +70,7 @@ def test_one_origin_with_two_limits_is_an_error_that_shows_both_places() -> None
     )
 
 
-def test_all_contradictions_are_told_at_once() -> None:
+def test_all_contradictions_are_reported_at_once() -> None:
     one = given(CUSTOMERS, budget="crm", rate_limit="1", max_concurrency="10")
     other = given(RATES, budget="crm", rate_limit="2", max_concurrency="20")
     said = said_of(one, other, query=BOTH)

@@ -31,7 +31,7 @@ def cache(hint: str = "", **table: str) -> PartialCache | None:
     return plan(hint, **table).joins[0].chosen.settings.cache
 
 
-def test_there_is_none_where_nobody_wants_one() -> None:
+def test_there_is_no_cache_by_default() -> None:
     assert cache() is None
     assert cache(partial_cache__max_rows="5") is None
     assert "cache" not in explain(plan())
@@ -98,7 +98,7 @@ def test_versions_that_have_ended_are_kept_for_lookups_as_of_a_moment() -> None:
     assert "versions that have ended" not in explain(plan(cache="PARTIAL", **times))
 
 
-def test_what_is_no_cache_is_refused() -> None:
+def test_an_invalid_cache_is_refused() -> None:
     with pytest.raises(OptionError, match=r"'lookup\.cache' cannot be 'lru'"):
         cache(cache="lru")
     with pytest.raises(OptionError, match=r"'lookup\.partial-cache\.max-rows' cannot be '0'"):
@@ -108,7 +108,7 @@ def test_what_is_no_cache_is_refused() -> None:
 # --- what has changed
 
 
-def test_a_column_tells_what_has_changed() -> None:
+def test_a_column_shows_which_rows_have_changed() -> None:
     changed = {"cache__changed_column": "ID", "cache__check_interval": "5 s"}
     for found in (cache(cache="PARTIAL", **changed), whole(cache="FULL", **INTERVAL, **changed)):
         assert found is not None

@@ -95,7 +95,7 @@ def test_a_budget_without_limits_needs_to_know_nothing() -> None:
 
 
 @pytest.mark.parametrize("limits", [{CONCURRENCY: 9}, {RATE: 1.0}, {REQUESTS: 5}])
-def test_limits_that_nobody_can_divide_are_refused(limits: dict[str, float]) -> None:
+def test_limits_that_cannot_be_divided_are_refused(limits: dict[str, float]) -> None:
     (option,) = limits
     with pytest.raises(OptionError) as caught:
         budget_with(limits, Cluster(None, None))
@@ -206,7 +206,7 @@ def test_the_session_says_how_many_tasks_where_the_configuration_does_not() -> N
 
 
 @pytest.mark.parametrize("option", ["max-concurrency", "rate-limit"])
-def test_a_budget_that_nobody_can_split_is_refused(option: str) -> None:
+def test_a_budget_that_cannot_be_split_is_refused(option: str) -> None:
     with pytest.raises(OptionError) as caught:
         planned_with({"spark.master": "spark://there:7077"}, **{option: "100"})
     assert str(caught.value) == (

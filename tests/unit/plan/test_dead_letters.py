@@ -72,7 +72,7 @@ def explained(
         ),
     ],
 )
-def test_explain_says_what_becomes_of_failures(hint: str, told: str) -> None:
+def test_explain_shows_the_handling_of_failures(hint: str, told: str) -> None:
     assert plan_of(hint) == told
 
 
@@ -164,14 +164,14 @@ def test_without_a_folder_the_place_of_the_wish_is_shown() -> None:
         ),
     ],
 )
-def test_what_a_hint_says_in_vain_is_refused_at_its_place(hint: str, told: str) -> None:
+def test_a_hint_option_without_effect_is_refused_at_its_place(hint: str, told: str) -> None:
     (problem,) = refused(hint).problems
     assert problem.message == told
     assert problem.at is not None
     assert problem.tip.startswith("Give 'on-error' = '")
 
 
-def test_what_a_table_or_a_session_says_is_for_the_hints_that_want_it() -> None:
+def test_failure_options_of_a_table_or_session_apply_only_with_a_fitting_hint() -> None:
     lines = explained("", {"lookup.max-errors": "3"}, table={"lookup.dead-letter.path": "/a"})
     assert lines["on error"] == "fail"
     assert lines["note"] == "'lookup.dead-letter.path' has no effect: 'on-error' is 'fail'"

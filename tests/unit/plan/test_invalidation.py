@@ -40,7 +40,7 @@ def told(log: InvalidationLog, table: LookupTable = TABLE) -> list[tuple[int, An
     return [(each.number, each.keys) for each in log.of(table, LONGEST)]
 
 
-def test_a_plan_carries_what_may_still_be_remembered() -> None:
+def test_a_plan_carries_invalidations_of_answers_that_may_still_be_cached() -> None:
     clock = Clock()
     log = InvalidationLog(clock)
     assert told(log) == []

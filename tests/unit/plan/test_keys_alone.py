@@ -41,7 +41,7 @@ def test_the_key_is_shown_where_it_stands_and_no_place_of_another_text() -> None
     )
 
 
-def test_so_is_a_time() -> None:
+def test_a_time_is_shown_at_its_place() -> None:
     told = refused(
         "SELECT 1 FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.odd AS r ON r.currency = o.k", "odd"
     )

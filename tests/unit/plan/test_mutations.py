@@ -83,7 +83,7 @@ def problems_of(
 @pytest.mark.work(1 + ROUNDS / 500)
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(SEED, SEED + 4))
-def test_mistakes_are_told_and_never_crash(seed: int) -> None:
+def test_mistakes_are_reported_and_never_crash(seed: int) -> None:
     random = Random(seed)
     for number in range(ROUNDS // 4):
         text = AS_READ[number % len(AS_READ)](SqlText(mutated(random.choice(TEXTS), random)))

@@ -18,7 +18,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("text", "said"), CASES.items())
-def test_work_that_is_done_again_is_said(text: str, said: str) -> None:
+def test_explain_notes_repeated_lookups(text: str, said: str) -> None:
     (note,) = planned(text).notes
     assert said in note
 
