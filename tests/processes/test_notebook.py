@@ -94,9 +94,9 @@ def test_rows_counts_and_the_plan_come_in_the_place_of_the_bar(executed: Any) ->
     assert re.search(r"ExpressJet Airlines Inc\. +NULL +4171 +24\.2\n", text)
     assert re.search(r"United Air Lines Inc\. +BOEING +3142 +7\.7\n", text)
     assert "the first 10 rows, " in text
-    assert re.search(r"^al +27,004 +27,004 ", text, re.MULTILINE)
-    assert re.search(r"^p +27,004 +27,004 ", text, re.MULTILINE)
-    assert " tasks" not in text
+    assert re.search(r"^al: \d+ keys asked for, ", text, re.MULTILINE), text
+    assert re.search(r"^p: [\d,]+ keys asked for, ", text, re.MULTILINE), text
+    assert re.search(r"\d/\d+ tasks", text) is None, "the bar is gone"
     assert "<svg" in shown(cell, "text/html")
 
 
