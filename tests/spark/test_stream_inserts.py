@@ -163,10 +163,9 @@ def test_a_view_of_a_stream_goes_to_sinks_that_are_no_tables(place: Place) -> No
     place.stream(f"INSERT INTO orc.`{place.folder}/out` SELECT id FROM arriving")
     assert place.spark.read.orc(str(place.folder / "out")).count() == 40
     assert "No stream is read here" in place.refusal("INSERT INTO console SELECT id FROM visits")
-    shown = place.session.explain(
-        "INSERT INTO noop SELECT v.id FROM arriving v JOIN people p ON v.person = p.id"
-    )
-    assert shown.startswith("== Streaming query into noop ==")
+    if SPARK >= (4, 1):  # 3.5 explains an INSERT into nothing, and 4.0 cannot explain a stream
+        insert = "INSERT INTO noop SELECT v.id FROM arriving v JOIN people p ON v.person = p.id"
+        assert place.session.explain(insert).startswith("== Streaming query into noop ==")
 
 
 def test_an_insert_that_fails_is_taken_for_a_stream_only_if_it_reads_one(place: Place) -> None:
