@@ -62,6 +62,7 @@ def test_what_is_not_javas_fault_is_told_as_it_was(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("launches")
 def test_a_command_without_java_says_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

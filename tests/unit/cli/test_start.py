@@ -14,6 +14,8 @@ import pytest
 
 from lookup_hints.runs.start import NoServer, SparkStart, await_server, on_terminal
 
+pytestmark = pytest.mark.usefixtures("launches")
+
 
 class FakeJvm:
     """What is launched in place of a JVM: it says a line, and is there when it is let."""
