@@ -147,7 +147,7 @@ class NoTurn(ConnectorError):
 
 
 class SourceDown(ConnectorError):
-    """The source is down, and `timeout` or `on-open` allows no waiting. Permanent: never retried."""
+    """A request was not sent: its source is down, and `timeout` or `on-open` allows no waiting. Final."""
 
 
 class TooManyRequests(LookupHintsError):

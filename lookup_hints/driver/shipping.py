@@ -39,7 +39,7 @@ _HOW_COMPILED = f" Install it for that Python on every worker, or {_ANOTHER_PYTH
 
 
 class _Carried:
-    """Pickled bytes that ``opened`` loads, before Spark looks for its own dependencies."""
+    """Bytes that are unpickled by a call of ``opened``: it runs before Spark imports what it needs itself."""
 
     def __init__(self, opened: Callable[[bytes], bytes], carried: bytes) -> None:
         self._opened, self._carried = opened, carried

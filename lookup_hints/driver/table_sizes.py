@@ -1,4 +1,4 @@
-"""The sizes of a session's lookup tables, requested from the driver within a second."""
+"""The sizes of a session's lookup tables, requested from the driver; unknown if that takes over a second."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _dictionary_entries(chunks: Sequence[Any]) -> int | None:
 
 
 def _rows_of_table(query: DataFrame, table: str, relation: str, size: float) -> LeftRows | None:
-    """Rows by ANALYZE TABLE, which Spark itself uses only if configured; else estimated from the bytes."""
+    """Rows by ANALYZE TABLE, which Spark uses only if configured; else the fewest that its bytes can be."""
     name = ".".join(f"`{part}`" for part in table.split("."))
     try:
         described = query.sparkSession.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()

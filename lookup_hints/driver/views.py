@@ -43,8 +43,8 @@ class Definition:
     reads_lookups: bool = True
 
 
-# A view over a lookup table cannot exist in Spark, which does not know the table; its definition is
-# remembered here. (docs/decisions/0152)
+# Spark knows such a view only as one that reads the whole table, so its definition is remembered here.
+# (docs/decisions/0152)
 class LookupViews:
     """The temporary views of one Spark session that read a lookup table."""
 

@@ -172,7 +172,7 @@ def present(positions: pa.Array, length: int) -> pa.Array:
 
 
 def are_among(positions: pa.Array, length: int) -> pa.Array:
-    """A mask of ``length`` that is true at ``positions``."""
+    """A mask of ``length`` that is true at ``positions``, all of which are below ``length``."""
     if hasattr(pc, "inverse_permutation"):  # since pyarrow 20, and ten times as fast
         return pc.inverse_permutation(positions, max_index=length - 1).is_valid()
     return pc.is_in(count_up_to(length), value_set=positions)

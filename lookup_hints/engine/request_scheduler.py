@@ -179,7 +179,7 @@ class RequestScheduler:
     # What to ask.
 
     def next(self, now: float) -> NextStep:
-        """What the runner should do at ``now``; after an ``ScheduledRequest``, ask again what is next."""
+        """What the runner should do at ``now``; after a ``ScheduledRequest``, ask again what is next."""
         if not (self._state.fresh or self._state.waiting):
             self._full_since = None
             return Idle()

@@ -87,7 +87,10 @@ class TaskPermits:
         return self._rules.rate is not None or self.allowed == self._rules.concurrency
 
     def use(self, count: int = 1, *, is_granted: bool = False) -> int:
-        """Use up to ``count`` permits in hand, or all if they were just granted; returns how many."""
+        """Use up to ``count`` permits in hand, or all that were just granted; returns how many.
+
+        None in hand is used while the origin is shut, a signal is unpublished, or each request must be told.
+        """
         pending = self._pending
         if not is_granted:
             count = min(count, self._held - self.in_use)

@@ -80,7 +80,7 @@ def changed_column_of(table: LookupTable) -> pa.Field | None:
 
 
 def check_changed_column(connector: Connector) -> None:
-    """Refuse a changed-column of a wrong type, a connector without the ability, or an interval without both.
+    """Refuse a changed-column of a wrong type or connector, and a check interval without a changed-column.
 
     On the driver, no I/O. A table that has no columns yet is not checked.
 

@@ -72,7 +72,7 @@ class Connector:
         return frozenset()
 
     def request_columns(self) -> frozenset[str]:
-        """Columns that are always part of the key, even if the other equalities cover the primary key.
+        """Columns whose equalities are always part of the key, even if others cover the primary key.
 
         On the driver, while planning. The default is none: a full primary key is used alone.
         """
@@ -98,8 +98,9 @@ class Connector:
     def opened_with(self) -> Hashable:
         """A value that changes when files read by ``open`` change; the connector is then opened again.
 
-        On the worker, before opening and at the start of each task. Must not raise and must be fast. The
-        default covers ``${file:}`` references and the files that options of the type ``FILE`` name.
+        On the worker, before opening, and of the open connector at the start of each task. Must not raise and
+        must be fast. The default covers ``${file:}`` references and the files that options of the type
+        ``FILE`` name.
         """
         return self.table.files_now(self.OPTIONS)
 
@@ -351,7 +352,7 @@ class AcquiresPermits:
 
 
 class ReportsOutcomes(ABC):
-    """The ability to return a row for a key that was not found, with a status or the text of an error."""
+    """The ability to return a row for a key without rows (a miss or a failure), with a status or an error."""
 
     @abstractmethod
     def outcome_rows(self, keys: pa.Table, schema: pa.Schema, outcome: Outcome) -> pa.Table | None:

@@ -1,4 +1,4 @@
-"""The client without httptools, on httpx. Each request has a connection of its own.
+"""The client without the extra ``http-fast``, on httpx. Each request has a connection of its own.
 
 A kept connection may hold an unrequested response, and httpx would take it for that of the next request.
 """

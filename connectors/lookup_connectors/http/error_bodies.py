@@ -216,7 +216,7 @@ def _says_not_found(error: Any) -> bool:
 
 
 def envelopes(document: Mapping[str, Any], way: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    """The objects along ``way`` in ``document``, outermost first, and the holders (`HOLDERS`) in them."""
+    """The members beside ``way`` at each level, outermost first; after each level the holders among them."""
     level: Any = document
     for name in way or ("",):
         if not isinstance(level, dict):

@@ -79,7 +79,7 @@ class Connecting:
         return size if size <= self.most_bytes else 0
 
 
-# By our own client, as httpx keeps no connection to proxies here. (docs/decisions/0199)
+# For both clients; only our own keeps connections to a proxy. (docs/decisions/0199)
 class Proxy(NamedTuple):
     """A proxy: where it is, whether it speaks TLS, and the header that says who we are."""
 

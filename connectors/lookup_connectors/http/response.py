@@ -86,7 +86,7 @@ METADATA: Mapping[str, pa.DataType] = {
 
 
 ROWS_BEFORE_ABSENT = 50
-"""After this many rows without a value at a column's path, an error reports that none has it."""
+"""If more rows than this, and all so far, lack the path of a column, an error says so. A null is no lack."""
 
 _AS_IT_IS = json.JSONDecoder(parse_constant=JsonWord)
 _EXACTLY = json.JSONDecoder(parse_float=Decimal, parse_constant=JsonWord)
@@ -342,8 +342,8 @@ class ResponseReader:
 
         return pa.table([column(field) for field in schema], schema=schema)
 
-    # APIs ignore unknown parameters and return arbitrary rows. None matches, so every key would be a miss.
-    # (docs/decisions/0065)
+    # An API may ignore a parameter that it does not know, and return the rows that it has. They would be
+    # taken for rows of the key, or match no key, which would be a miss. (docs/decisions/0065)
     def check_asked(self, rows: pa.Table, column: str, asked: Sequence[Any]) -> None:
         """Refuse rows that say that they are another key's: an API that does not select, gives all it has."""
         said = rows.column(column).to_pylist()

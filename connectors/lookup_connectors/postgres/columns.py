@@ -49,8 +49,8 @@ class SourceColumn:
     dimensions: int = 1
 
 
-# Values travel as exact text: asyncpg reads 'infinity' as a date, and Arrow parses text faster than asyncpg
-# makes objects. (docs/decisions/0006)
+# No value becomes an object of asyncpg, which reads 'infinity' as date.max and is slower than Arrow. The
+# server packs the columns, numbers with a scale as exact text. (docs/decisions/0006, docs/decisions/0240)
 @dataclass(frozen=True)
 class PostgresColumn:
     """How to select one column, and to compare it with keys.

@@ -173,8 +173,8 @@ def _system_authorities(told: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
-# Servers are judged by `default_transaction_read_only`, which our sessions would set; so each statement has a
-# read-only transaction instead. (docs/decisions/0179)
+# For sessions that are not read-only: a pooler refuses to set that, or the driver chooses a server by
+# `default_transaction_read_only`, which our own setting would falsify. (docs/decisions/0179)
 class _Transaction:
     def __init__(self, connection: asyncpg.Connection, settings: Mapping[str, str]) -> None:
         self._connection = connection

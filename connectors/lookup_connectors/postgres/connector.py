@@ -199,7 +199,7 @@ class PostgresConnector(
         return _iterate_async(self._scan_table(schema, partition, filters))
 
     def statistics(self) -> TableSize:
-        """The size since the last ANALYZE, from the catalog; unknown for a view."""
+        """The size as of the last ANALYZE, from the catalog; unknown for a view."""
         return asyncio.run(self._read_size())
 
     def changes(self, request: ChangesRequest) -> Changes:
