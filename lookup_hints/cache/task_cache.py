@@ -76,7 +76,7 @@ class Cache:
 
 
 class StoreCache(Cache):
-    """The answers of one store, for one task. Stale ones are used if ``refresh`` fetches fresh rows."""
+    """The answers of one store, for one task. Stale ones are used if there is a ``refresh`` for them."""
 
     learns = True
 

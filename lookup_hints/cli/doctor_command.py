@@ -27,7 +27,7 @@ _CURE = "Correct the statement: lookup-hints check shows the place."
 def examine_file(
     session: LookupSession, script: Script, modules: Sequence[str], key: Mapping[str, str], timeout: float
 ) -> DoctorReport:
-    """Examine the lookup tables of ``script``; runs only its CREATE and SET statements.
+    """Examine the lookup tables of ``script``; of its statements only those that create them and SET are run.
 
     Args:
         session: the session to declare them in.

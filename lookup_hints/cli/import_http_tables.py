@@ -418,7 +418,7 @@ def http_table(asked: KeyedRequest, answer: pa.DataType) -> Imported:
     paths: dict[str, str] = {}
 
     def add(name: str, kind: pa.DataType, member: str | None, *, is_key: bool = False) -> str:
-        """Add a column read from ``member``, or set by the request; keys must name their member."""
+        """Add a column read from ``member``, or set by the request; a key's path is always written."""
         unique = plain = identifier(name)
         while unique.lower() in map(str.lower, columns):
             unique = f"{plain}_{len(columns)}"

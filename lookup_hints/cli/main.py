@@ -81,7 +81,7 @@ def _exit_code(options: Namespace) -> int:
 
 
 def _close_log(spark: SparkStart, code: int) -> None:
-    """Remove the file with Spark's log if nothing failed."""
+    """Remove Spark's log if all went well, a signal ended the command or Spark never came; else name it."""
     if spark.log is None:
         return
     if code == WELL or code > _AFTER_SIGNAL or not spark.is_there:

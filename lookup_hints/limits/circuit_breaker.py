@@ -91,7 +91,7 @@ class Breaker(Record):
 
 LONGEST_GUESS = 60.0
 LONGEST_WHILE_SERVED = 2.0
-# An origin that served a request within this many seconds is not given up for longer than the former.
+# An origin that served a request within this many seconds is paused for LONGEST_WHILE_SERVED at most.
 _IS_SERVED_SECONDS = 60.0
 
 LONGEST_TOLD = 7 * 86400.0

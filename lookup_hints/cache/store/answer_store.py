@@ -303,7 +303,7 @@ _JITTER = 0.1
 
 # A moment without a zone is over when it is over twelve hours west of Greenwich; that asks for a key once too
 # often, never too seldom. (docs/decisions/0195)
-# The largest UTC offset on Earth, in seconds: by then a local time has come everywhere.
+# The largest offset west of Greenwich, in seconds: by then a local time is over everywhere.
 _WESTERNMOST = 12 * 3600.0
 
 

@@ -42,7 +42,7 @@ class _Notes:
 
     Args:
         before: no answer counts that was asked for until then.
-        told_by: a hash of the columns of the keys.
+        columns_hash: a hash of the columns of the keys.
         hashes: those of keys, ascending.
         moments: the same for each of them.
     """
