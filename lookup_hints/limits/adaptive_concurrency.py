@@ -36,7 +36,7 @@ class AdaptiveLimit(Record):
 
     value = Cell()
     refused_at = Cell()
-    """The smallest number of requests in flight at which one was refused, since the last cut; 0 before."""
+    """The smallest number of requests in flight at which one was refused, by the last cut; 0 before any."""
     # Requests in flight at the last cut.
     _reached = Cell()
     # What the last cut left: no fewer are taken for too many.
@@ -47,7 +47,7 @@ class AdaptiveLimit(Record):
     _pause = Cell()
     tries_after = Cell()
     """Requests that must be served before it tries for more."""
-    # How many of the requests that were under way at the last cut.
+    # How many of the requests that were under way at the last cut were refused.
     _refusals = Cell()
     round = Cell()
     """Seconds that a request takes which is served, smoothed."""
