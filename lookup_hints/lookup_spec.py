@@ -406,7 +406,7 @@ class LookupSpec:
 
     @property
     def by_row(self) -> bool:
-        """Whether each key is a request of its own; then the source cannot apply ``order``."""
+        """Whether each key is a request of its own, many at once; never if the source applies ``order``."""
         return (
             self.settings.asynchronous
             and not self.order_asked

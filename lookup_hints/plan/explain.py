@@ -105,7 +105,7 @@ def _order_text(plan: LookupPlan, order: JoinOrder, is_asked: bool) -> str:
 
 
 def _budget_facts(join: LookupJoin) -> Iterator[tuple[str, str]]:
-    """The shared request budget, if the user configured one."""
+    """The request budget, ``on-open`` and the most requests, where they are set."""
     budget, source = join.chosen.settings.budget, join.chosen.source
     is_bounded = bool(budget.name) or budget.is_limited
     if is_bounded:

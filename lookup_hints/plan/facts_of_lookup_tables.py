@@ -161,7 +161,7 @@ class Facts(Remembering):
         return requested.value == LOOKUP and requested.source is not Place.SESSION
 
     def may_be_read(self, use: LookupUse) -> bool:
-        """Whether the table can be read whole, and no hint or option forbids it."""
+        """Whether the table can be read whole, and neither hint nor table requires a lookup by key."""
         return self.can_be_read(use) and not self.must_be_asked(use)
 
     def can_be_read(self, use: LookupUse) -> bool:
@@ -236,7 +236,10 @@ class Facts(Remembering):
         return Referred(frozenset()) if tree is None else scope.referred(tree)
 
     def may_name(self, lateral: Relation, relation: Relation) -> bool:
-        """Whether ``lateral`` contains the name of ``relation``, or an unqualified one of its columns."""
+        """Whether ``lateral`` contains the name of ``relation``, or an unqualified one of its columns.
+
+        True if its columns are not known.
+        """
         columns, tokens = self.analysis.columns_of(relation), self.statement.tokens
         if columns is None:
             return True
@@ -252,6 +255,7 @@ class Facts(Remembering):
         """``conditions`` plus the equalities of WHERE, which in an INNER join mean the same as in ON.
 
         Only equalities with relations before ``use`` count, or with ``right`` if the sides are swapped.
+        Constants count for columns that belong to every request, and where nothing else gives a key.
         """
         keys = {key.column: key for key in conditions.keys}
         wanted = {*use.table.primary_key, *self.always(use)}

@@ -33,7 +33,7 @@ class JoinOrder:
         value: the value compared with it, computed from the left row.
         at: its place in the text.
         is_sparks: whether Spark can run it over the whole table instead, as an ASOF JOIN or a range.
-        parts: the comparisons that it implies, and that are therefore removed from the text.
+        parts: the comparisons that it fulfils; they are not checked again, and stay in the text if ``kept``.
     """
 
     condition: OrderCondition
@@ -304,7 +304,7 @@ class NotReadEither(UnsupportedLookup):
 def refused(
     statement: Statement, use: LookupUse, at: Cut, reason: str, instead: str = "", tip: str = ""
 ) -> CannotBeAsked:
-    """The error of a lookup join that cannot run, with what to write ``instead``."""
+    """The error of a lookup join that cannot run, with what to write ``instead``; its table may be read."""
     whole = f"{reason}; {instead}" if instead else reason
     return CannotBeAsked(cannot_run(statement, use, at, whole, tip).problems, use, reason)
 

@@ -61,7 +61,10 @@ class KeyCast:
         return self.wrapping[0] + before, after + self.wrapping[1]
 
     def _guarded_cast(self, column: str) -> str:
-        """The last cast as a lambda: no false match below this many digits, an error above them."""
+        """The last cast as a lambda: no false match below this many digits, an error above them.
+
+        Numbers that the column cannot hold become NULL.
+        """
         precision, scale = _precision_and_scale(column)
         largest = _ABOVE.get(column, f"1E{precision - scale}D")
         written = written_type(column)

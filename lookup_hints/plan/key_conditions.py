@@ -204,7 +204,8 @@ def chosen_keys(
 ) -> tuple[KeyEquality, ...]:
     """The subset of ``keys`` to look up by, in the order of the table.
 
-    If they cover the primary key: that, and the columns that ``always`` belong to the request.
+    If they cover the primary key, and none is of USING or NATURAL: that, and the columns that ``always``
+    belong to the request.
     """
     by_column = {key.column: key for key in keys}
     in_table_order = [by_column[column] for column in table.schema.names if column in by_column]

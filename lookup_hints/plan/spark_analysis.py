@@ -458,6 +458,8 @@ def original_place(
 ) -> tuple[int, int] | None:
     """Map a place in the edited ``part`` back to its line (from 1) and column (from 0) in ``text``.
 
+    None for text that an edit adds.
+
     >>> original_place("SELECT x FROM long_name a, b", [Edit(Cut(14, 23), ("n",))], Cut(0, 28), 1, 19)
     (1, 27)
     """

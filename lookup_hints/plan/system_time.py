@@ -51,7 +51,8 @@ def check_times(facts: Facts) -> tuple[list[str], list[str]]:
     """Notes on each FOR SYSTEM_TIME AS OF that does not select rows, and the subset to log.
 
     Raises:
-        UnsupportedLookup: its time is a constant, or not processing time although that is required.
+        UnsupportedLookup: its time is a constant, or not processing time although that is required, or it
+            would choose rows of a query over a table with versions.
     """
     statement = facts.statement
     times = _ProcessingTimes(statement, facts.analysis, facts.context.analysed_plan)

@@ -97,7 +97,7 @@ class Supervised:
         self._failures = Failures()
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until the query has ended without restart; False if ``timeout`` (seconds) ran out before.
+        """Wait until the query has ended for good; False if ``timeout`` (seconds) ran out before.
 
         Raises:
             Exception: the last failure, when the strategy has given up.
@@ -164,7 +164,7 @@ class Supervisor:
     def await_all(self, timeout: float | None = None) -> bool:
         """Wait until all queries have ended; False when ``timeout`` (seconds) ran out before.
 
-        If one fails without restart, the others are stopped. A failure that was raised is not raised again.
+        If one fails for good, the others are stopped. A failure that was raised is not raised again.
 
         Raises:
             Exception: the first final failure.
@@ -358,7 +358,7 @@ def supervise(
         name: its name in logs; default: the name or id of the query.
 
     Raises:
-        TypeError: ``start`` is a running query, which Spark cannot start again.
+        TypeError: ``start`` is neither; a running query does not tell how to start it again.
         Exception: the error of the first start.
 
     Examples:

@@ -54,7 +54,7 @@ class LookupCatalog:
         """Create a table: check its options, and discover its schema if none is given.
 
         Raises:
-            DdlError: the name is taken.
+            DdlError: the name is taken, or its source does not tell columns that a table can have.
             OptionError: an unknown connector; unknown, missing or bad options.
             NotAllowed: an administrator does not allow the connector, a reference, a file or a host.
             ConnectorError: discovering the schema failed.

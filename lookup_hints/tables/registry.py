@@ -89,7 +89,7 @@ def check_connector_name(name: str) -> None:
 
 
 def module_named(name: str) -> str | None:
-    """The unregistered module that ``name`` would import: that of ``'my_module:MyConnector'``."""
+    """The module of an unregistered ``'my_module:MyConnector'``; None for other names."""
     is_path = ":" in name and name.lower() not in _registered and _find_installed(name) is None
     return name.partition(":")[0] if is_path else None
 

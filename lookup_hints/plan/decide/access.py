@@ -12,8 +12,6 @@ from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.spi import TableSize
 from lookup_hints.spi.lookup_options import AUTO, SCAN
 
-"""The values of the option ``access``."""
-
 # Where reading begins to be faster, measured over keys at random. (docs/decisions/0153)
 LEFT_ROWS_PER_ROW = 0.9
 """Reading the table wins above this ratio of left rows to table rows (`benchmarks/bench_crossover.py`)."""
@@ -37,8 +35,8 @@ class Case:
 
     Args:
         requested: the value of ``access`` in force.
-        requested_by: where that value was set, as EXPLAIN shows it.
-        must_ask: why the table must not be read at any cost; empty if it may be.
+        requested_by: that value and where it was set, as EXPLAIN shows it; empty if nobody set it.
+        must_ask: why the table cannot or should not be read, whatever the costs; empty if it may be.
         most_rows: larger tables are not read.
     """
 
@@ -149,7 +147,7 @@ class Decisions:
     unlisted: frozenset[LookupUse] = frozenset()
 
     def reading(self, decisions: Mapping[LookupUse, AccessDecision]) -> Decisions:
-        """A copy in which the uses that ``decisions`` want read are read."""
+        """A copy that also reads the uses in ``decisions``, which cannot be looked up or are better read."""
         return replace(self, read={**self.read, **decisions})
 
     def choosing(self, decisions: Mapping[LookupUse, AccessDecision]) -> Decisions:

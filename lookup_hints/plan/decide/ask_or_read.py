@@ -189,7 +189,7 @@ def _left_rows(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> Lef
 
 
 def _column_of_key(facts: Facts, left: Fragment) -> str:
-    """The name of the column that the left side of a key is; no name of any where it is an expression."""
+    """The name of the column that the left side of a key is; empty where it is an expression."""
     words = SqlText(left if isinstance(left, str) else left.of(facts.statement.text)).code
     is_column = len(words) in (1, 3) and words[-1].is_name and words[0].is_name
     return words[-1].name if is_column and (len(words) == 1 or words[1].is_symbol(".")) else ""

@@ -197,7 +197,7 @@ def order_cast_of(facts: Facts, join: FoundJoin, kind: str) -> KeyCast:
 def is_order_asked(facts: Facts, join: FoundJoin, settings: LookupSettings) -> bool:
     """Whether the source picks the matching rows, as it can and keys have many rows; else the worker does.
 
-    The cache keeps all rows of a key, as they answer every value.
+    Always True for ranges. Always False with a cache: it keeps all rows of a key, as they answer every value.
     """
     order, connector = join.order, join.connector
     if join.is_in_range:

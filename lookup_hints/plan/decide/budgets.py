@@ -33,7 +33,7 @@ class BudgetLimit:
 
 
 def gives_limits(table: LookupTable) -> bool:
-    """Whether ``table`` limits the requests to its origin, or names a budget."""
+    """Whether ``table`` limits the requests of its origin or budget by concurrency or rate."""
     return CONCURRENCY in table.options or RATE in table.options
 
 
@@ -63,7 +63,7 @@ def limits_of(connector: Connector, others: Iterable[Connector]) -> Mapping[str,
 
 
 def shown_owner(connector: Connector) -> str:
-    """The owner of the budget of ``connector``, for EXPLAIN; secret references stay unresolved."""
+    """The owner of the budget of ``connector``, for EXPLAIN; shows nothing that a reference stands for."""
     table = connector.table
     name = table.options.get(_NAME)
     if name:
@@ -124,8 +124,8 @@ class Cluster:
     """The largest possible parallelism, as far as Spark's configuration bounds it.
 
     Args:
-        executors: number of executors, or None if unbounded.
-        tasks: tasks that all of them run at once, or None if unbounded.
+        executors: number of executors, or None if it is not known.
+        tasks: tasks that all of them run at once, or None if it is not known.
     """
 
     executors: int | None
@@ -139,7 +139,8 @@ def budget_of(
     """Each executor's share of ``limits`` by option name, and each task's share if there is no shared file.
 
     Raises:
-        OptionError: the number of executors is unbounded, or the share of one is less than one request.
+        OptionError: neither executors nor tasks are known, or there are fewer concurrent requests than
+            executors (than tasks, where executors are not known).
     """
     executors, tasks = cluster.executors, cluster.tasks
     if limits and executors is None and tasks is None:
@@ -162,7 +163,7 @@ def budget_of(
 
 
 def _slots_of(concurrency: float | None, parts: int | None) -> int | None:
-    """The requests in flight that each of ``parts`` may have; at least one."""
+    """The requests in flight that each of ``parts`` may have, at least one; None without a limit or parts."""
     return None if concurrency is None or parts is None else max(1, int(concurrency // parts))
 
 

@@ -114,8 +114,8 @@ def _choose_settings(
 ) -> Choice:
     """The runner and the options of a join.
 
-    Executors may switch to reading the table unless an option forbids it. A retry that waits for late rows or
-    inspects rows needs the answers of the source, and so does a join without a cache.
+    Executors may switch to reading the table if ``access`` allows it, except where a retry waits for late
+    rows or inspects rows, or where ``cache`` is set: these need the answers of the source.
     """
     context = facts.context
     choice = choose(
@@ -171,7 +171,9 @@ def _with_invalidations(facts: Facts, join: FoundJoin, settings: LookupSettings)
 
 
 def _notes_of_changes(spec: LookupSpec) -> Iterator[str]:
-    """Notes on changes that move a row to another key: the old key's cached answer would keep the row."""
+    """Notes on changes that move a row to another key: the old key's answer would keep the row, so
+    each change drops all that is cached.
+    """
     changed = spec.settings.changed
     if changed is not None and not spec.keys_are_immutable:
         columns = ", ".join(spec.key_columns)
@@ -250,7 +252,10 @@ def _has_query(statement: Statement, key: KeyEquality) -> bool:
 
 
 def _used_columns(statement: Statement, join: FoundJoin, casts: Sequence[KeyCast]) -> tuple[str, ...]:
-    """The columns that the query block names, in the table's order; only those are fetched."""
+    """The columns that the query uses, or that check a key again, in the table's order.
+
+    A SEMI or ANTI join uses only those of its conditions.
+    """
     keys = join.conditions.keys
     if join.is_semi:
         used = {*residual_columns(join.use, join.names, join.checked, join.answered)}

@@ -75,7 +75,7 @@ def scan_of(facts: Facts, use: LookupUse, decision: AccessDecision) -> TableScan
 
 
 def refuse_forbidden(facts: Facts, scan: TableScan) -> None:
-    """Refuse to read a table whose ``access`` or row limit forbids it, whatever caused the read.
+    """Refuse to read a table whose ``scan``, ``on-scan`` or ``scan.max-rows`` forbids it, whatever the cause.
 
     Raises:
         UnsupportedLookup: the table may not be read; names it, the reason for reading, and its rows.
@@ -123,9 +123,9 @@ def _source_text(given: InForce) -> str:
 
 
 def _count_readers(connector: Connector, conf: Conf) -> int:
-    """The most parts in which the table is read: the user's number, else the tasks that run at once.
+    """The most parts in which the table is read: the user's number as it is, else the tasks that run at once.
 
-    Never more than the source's limit of concurrent requests.
+    The latter are at most ``_MOST_READERS``, and at most the table's limit of concurrent requests.
     """
     table = connector.table
     text = table.options.get(PARTITIONS)

@@ -39,7 +39,7 @@ _RELOAD_KEYS = {
     "periodic": ("full-cache.periodic-reload.interval", "full-cache.periodic-reload.schedule-mode"),
     "timed": ("full-cache.timed-reload.iso-time", "full-cache.timed-reload.interval-in-days"),
 }
-# Default time in seconds after which a missing key is looked up again.
+# Longest default time in seconds after which a missing key is looked up again.
 _LONGEST_MISSING = 30.0
 _STRATEGY_KEYS = {
     "fixed_delay": ("fixed-delay",),
@@ -98,7 +98,7 @@ class _OptionsOfJoin:
         return places[0] if places else self.hint.at
 
     def problem(self, message: str, *keys: str, tip: str = "") -> Problem:
-        """A problem with options, placed in the hint if one sets them, else at the table."""
+        """A problem with options, placed in the hint if there is one; else it names the table."""
         owner = f"table {self.table.name}: " if self.hint is None else ""
         return Problem(f"{owner}{message}", self.at(*keys), tip)
 

@@ -205,7 +205,7 @@ def _computed_from(facts: Facts, use: LookupUse) -> set[Relation]:
 # The names in a LATERAL relation are guessed from its words. Guessing too many is safe: more rows pass the
 # lookup. (docs/decisions/0100)
 def _leaning_chains(facts: Facts, block: Block) -> list[tuple[Chain, list[Relation], frozenset[Relation]]]:
-    """The chains of the block that may name relations before their comma, and their members that do."""
+    """The chains with LATERAL relations or names in ON: each with both, as far as there are any."""
     scope, found = facts.scope(block), []
     for chain in block.chains:
         lateral = [each for each in chain.everything if each.lateral]

@@ -99,7 +99,7 @@ def _on_equalities(facts: Facts, use: LookupUse) -> Iterator[tuple[KeyEquality, 
 
 
 def _drop_implied(keys: Iterable[KeyEquality]) -> tuple[KeyEquality, ...]:
-    """``keys`` marked as implied by the lookup, so that they are removed from the text."""
+    """``keys`` marked for removal from the text, except those that an OR implies: the OR says more."""
     return tuple(replace(key, kept=key.implied) for key in keys)
 
 
@@ -154,7 +154,7 @@ class ConstantList(Form):
 
 
 def constant_list(facts: Facts, use: LookupUse) -> FoundJoin | None:
-    """The lookup of the constants to which WHERE narrows the table, or None."""
+    """The lookup of the two or more constant keys to which WHERE narrows the table, or None."""
     if not use.relation.plain:
         return None
     every = _constant_alternatives(facts, use)
@@ -177,7 +177,10 @@ def constant_list(facts: Facts, use: LookupUse) -> FoundJoin | None:
 
 
 def _constant_alternatives(facts: Facts, use: LookupUse) -> list[_Alternative]:
-    """The constants that WHERE gives key columns; only those of the primary key if they are complete."""
+    """The constants that WHERE gives key columns.
+
+    If they give the whole primary key: only those of it, and of columns that every request uses.
+    """
     if use.relation not in facts.shown_scope(use.block).relations or not use.may_be_narrowed:
         return [{}]
     names = facts.names(use)
@@ -227,7 +230,7 @@ def _alternatives_of(
 
 
 def _combine_alternatives(found: Iterable[Sequence[_Alternative]]) -> list[_Alternative]:
-    """The alternatives that satisfy all of ``found``; conditions that would make too many are skipped."""
+    """The alternatives that satisfy all of ``found``; skips those that add no column, or make too many."""
     every: list[_Alternative] = [{}]
     for each in found:
         known = every[0].keys()

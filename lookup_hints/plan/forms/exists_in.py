@@ -108,7 +108,10 @@ def _find_membership(facts: Facts, use: LookupUse) -> _Membership | None:
 
 
 def _join_conditions(facts: Facts, use: LookupUse, found: _Membership) -> Conditions | None:
-    """The conditions of the join, or None if they give no keys, or contain a query."""
+    """The conditions of the join; None if they lack a required key, or cannot be checked in a lambda.
+
+    They may be without keys, as those of a range are.
+    """
     statement, block = facts.statement, use.block
     inner = list(conjuncts(statement, block.wheres[0])) if block.wheres else []
     askable = facts.askable(use)

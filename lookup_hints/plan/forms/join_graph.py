@@ -65,7 +65,7 @@ def is_multiplied_by(facts: Facts, use: LookupUse, chains: Iterable[Chain]) -> b
 
 
 def is_multiplied_behind(facts: Facts, use: LookupUse, more: JoinedRelations) -> bool:
-    """Whether a view after the relations before ``use`` in its chain, and ``more``, would multiply rows."""
+    """The same of a view behind the relations before ``use`` in its chain, and ``more``."""
     if use.chain is None:
         return False
     apart = facts.once(_first_unjoined, use.chain)

@@ -103,12 +103,12 @@ class Relation:
 
     @property
     def reads(self) -> Query | None:
-        """The query that gives its rows: the one in its parentheses, or that of its CTE."""
+        """The query that gives its rows: the one in its parentheses, or that of its CTE; None for others."""
         return self.query if self.cte is None else self.cte.query
 
     @property
     def everything(self) -> Iterator[Relation]:
-        """Itself and, if it is in parentheses, the relations inside."""
+        """Itself and, if it is a chain in parentheses, the relations inside."""
         yield self
         if self.chain is not None:
             yield from self.chain.everything
@@ -167,7 +167,7 @@ class Step:
 class Chain:
     """Relations joined one after the other: one item of the comma-separated list of a FROM.
 
-    If a RIGHT or FULL JOIN follows a comma, the comma itself is a join of the chain.
+    If a RIGHT, FULL or ASOF JOIN follows a comma, the comma itself is a join of the chain.
     """
 
     head: Relation
@@ -220,7 +220,7 @@ class Chain:
         return self._visible_relations(lambda _: True)
 
     def before(self, relation: Relation) -> list[Relation]:
-        """Its relations before ``relation``, in order; parentheses count as above."""
+        """Those of its ``relations`` that come before ``relation``, in order."""
         return list(takewhile(lambda each: each is not relation, self.relations))
 
     @property

@@ -195,7 +195,7 @@ _BEFORE_STATEMENTS = (
 
 
 def _is_insert_before(tokens: Tokens, index: int) -> bool:
-    """Whether the statement so far is INSERT INTO ... or CREATE ... AS."""
+    """Whether the statement so far is an INSERT, not in other parentheses than the piece."""
     start = index
     while start > 0 and not (
         tokens.is_symbol(start - 1, ";") or tokens.is_word(start - 1, *_BEFORE_STATEMENTS[:-1])

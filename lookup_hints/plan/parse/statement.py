@@ -297,7 +297,7 @@ class Statement(Remembering):
 
     @once
     def _by_qualifier(self, wanted: tuple[Block, str]) -> Mapping[str, Sequence[int]]:
-        """The places of a name by its qualifier in lower case; "" for places without one."""
+        """The places of a name by the alias, in lower case, before it; "" where none of the block is."""
         block, name = wanted
         aliases = self.aliases_in(block)
         found: dict[str, list[int]] = {}

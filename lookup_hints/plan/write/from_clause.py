@@ -170,7 +170,7 @@ def _joined_by(rewrite: Rewrite, join: LookupJoin, groups: list[FromPart]) -> li
 
 
 def _in_order(rewrite: Rewrite, groups: list[FromPart], order: list[Visible], block: Block) -> Text:
-    """The groups, separated by commas; if a star shows the order, it is the user's.
+    """The groups, separated by commas; in the user's order if the order of the columns is seen.
 
     There is no projection between them, as Spark does not reorder joins across one.
     """

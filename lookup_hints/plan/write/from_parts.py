@@ -77,7 +77,8 @@ class FromPart:
         """Its text for use after a comma.
 
         Giving private columns their names back is a projection over everything before it, even across the
-        comma, and Spark does not reorder joins across one. Parentheses confine it.
+        comma, and Spark does not reorder joins across one. Parentheses confine it, except around a LATERAL
+        relation, which may refer to relations before it.
         """
         return ["(", *self.parts, ")"] if self.hidden and not self.open_ended else self.parts
 

@@ -24,7 +24,7 @@ class Merged:
 
     Args:
         join: the lookup join that made them private: itself, or a later one packed with it.
-        step: its place in the chain.
+        step: the join itself.
         alias: the alias of its right side.
         left: the relations on its left.
         columns: the shared columns, in output order.
@@ -229,7 +229,7 @@ def _is_own(merged: Merged | None, index: int) -> bool:
 
 
 def qualified_names(statement: Statement, block: Block, alias: str) -> Iterator[int]:
-    """Indices of the names after ``alias.`` in the block."""
+    """Indices of names and stars after ``alias.`` in the block, but for inner queries that have the alias."""
     tokens = statement.tokens
     for index in range(block.first + 2, block.last + 1):
         is_qualified = tokens.is_symbol(index - 1, ".") and not tokens.is_symbol(index - 3, ".")
@@ -323,7 +323,7 @@ def _opens_list(statement: Statement, index: int) -> bool:
 
 @dataclass(frozen=True)
 class _SharedColumn:
-    """A shared column that comes first in ``alias.*``: its name, its name inside, and its relation.
+    """A shared column that comes first in ``alias.*``: its name, and its (maybe private) name inside.
 
     ``merged`` is the join that gave its side private names, if one did.
     """
