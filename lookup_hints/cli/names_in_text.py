@@ -53,7 +53,7 @@ def _hides_alias(statement: ReadStatement, query: Query, use: LookupUse) -> bool
 
 
 def possible_columns(text: SqlText) -> Names:
-    """Possible columns of an unknown table: all names in the text that are not followed by a dot."""
+    """Possible columns of an unknown table: all names in the text that nowhere begin a dotted name."""
     found = text.code
     leading = {piece.name.lower() for at, piece in enumerate(found) if _starts_dotted_name(found, at)}
     return frozenset(piece.name.lower() for piece in found if piece.is_name) - leading

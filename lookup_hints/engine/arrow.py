@@ -82,7 +82,7 @@ def without_keys(rows: pa.Table, where: pa.Array) -> pa.Table:
 
 
 def _has_few_repeats(column: pa.Array) -> bool:
-    """Whether sorting finds the distinct values faster than a hash table, as few of a sample repeat."""
+    """Whether few values of a sample repeat: then sorting, to come anyway, beats a hash table before it."""
     if column.null_count or not (types.is_integer(column.type) or types.is_string(column.type)):
         return False
     sample = column[:SAMPLE]

@@ -148,7 +148,7 @@ class TemplateKeys:
         )
 
     def values(self, column: str) -> Sequence[Any]:
-        """The values of ``column``; empty if it is no key column."""
+        """The values of ``column``, a single one unless it is listed; empty if it is no key column."""
         values = self.columns.get(column, ())
         return values if column in self.lists else values[:1]
 

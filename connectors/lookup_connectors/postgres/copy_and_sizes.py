@@ -163,8 +163,8 @@ async def read_ranges(
             await asyncio.gather(reading, return_exceptions=True)
 
 
-# Arrow parses CSV several times as fast as a driver makes objects of rows.
-# COPY and Arrow's CSV reader: a cursor made a Python object of each value. (docs/decisions/0146)
+# For tables whose rows have no places. Arrow parses CSV several times as fast as a cursor of the driver makes
+# Python objects of the values. (docs/decisions/0146)
 async def copied(connection: asyncpg.Connection, query: str) -> AsyncGenerator[bytes, None]:
     """The rows of ``query`` as CSV, in chunks of whole rows; the server is read as fast as they are taken.
 

@@ -330,11 +330,7 @@ def _is_as_here(name: str, value: str) -> bool:
 # asyncpg has no channel binding; what it is for, that nobody stands between, a checked certificate ensures,
 # too. (docs/decisions/0179)
 def _tls_parameters(given: Mapping[str, str]) -> dict[str, str]:
-    """The parameters for the driver's URL.
-
-    The driver has no channel binding. What that is for, that nobody stands between, a checked certificate
-    ensures.
-    """
+    """The parameters for the driver's URL."""
     tls = {name: given[name] for name in _DRIVERS if name in given}
     if given.get("channel_binding") == "require":
         if tls.get("sslmode") == "disable":
