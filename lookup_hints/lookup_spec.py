@@ -373,8 +373,8 @@ class LookupSpec:
     """Everything that a worker needs to run one lookup join; pickled into the UDF.
 
     Args:
-        connector: built and checked on the driver. A worker process opens one of all equal connectors and
-            shares it between its tasks; code on the worker gets it from ``over``.
+        connector: built and checked on the driver. A worker process reads and opens one of all equal
+            connectors and shares it between its tasks; code on the worker gets it from ``over``.
         key_columns: columns of the lookup table to look up by, in the order of the UDF's arguments.
         columns: columns of the lookup table to return, in the order of the UDF's struct.
         settings: how to run.

@@ -64,7 +64,7 @@ def tokens_of(text: str) -> list[Token]:
 def hint_tokens(text: str, start: int, end: int) -> list[Token]:
     """The tokens inside the hint comment at ``start`` of ``text``, with their places in ``text``.
 
-    A hint has no commands and no separators of statements; an unclosed quote becomes one token.
+    A hint has no commands and no separators of statements; an unclosed quote or comment becomes one token.
     """
     offset = start + len(HINT_MARK)
     inside = [replace(piece, start=piece.start + offset) for piece in cut_into_pieces(text[offset:end])]

@@ -56,7 +56,7 @@ class StartedStream:
 
     @property
     def history(self) -> tuple[MicroBatch, ...]:
-        """Its last micro-batches that had rows, with the counts of their lookups.
+        """Its last micro-batches that had rows or lookups, with the counts of the latter.
 
         Spark keeps 100 of each run (``spark.sql.streaming.numRecentProgressUpdates``).
         """

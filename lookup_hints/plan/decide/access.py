@@ -23,7 +23,7 @@ MOST_BYTES = 10**9
 """A larger table is not read while a statement runs."""
 
 FEWEST_KEYS = 10_000
-"""Below this number, looking up always wins: it takes one or two requests for a table of any size."""
+"""Below this many keys, looking up always wins: it takes one or two requests for a table of any size."""
 
 MOST_ROWS = 10_000_000
 """A larger table is never read because that is cheaper, and with a warning where it must be."""

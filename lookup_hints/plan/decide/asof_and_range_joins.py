@@ -31,7 +31,7 @@ from lookup_hints.spi.changed_column_and_versions import VALID_FROM, VALID_TO, V
 from lookup_hints.sql.text_edits import Cut, Fragment
 
 FEW_ROWS = 16
-"""Up to this many rows for each key are fetched, and cached to answer every compared value."""
+"""Up to this many rows of a key are all fetched, as they answer every value; of more the source picks."""
 
 # The present as Spark knows it; others are compared with `current_timestamp()`.
 _PRESENT = {"timestamp_ntz": "localtimestamp()", "date": "current_date()"}

@@ -150,7 +150,7 @@ def filters_of(statement: Statement, use: LookupUse, names: ColumnNames) -> tupl
     if not use.may_be_narrowed:
         return ()  # the nearest of all rows is another than the nearest of some
     if "${" in statement.text:
-        return ()  # Spark may merge conditions there into an OR
+        return ()  # the value that Spark puts there may hold an OR
     conditions = statement.once(where_of, use.block) if use.relation in use.block.shown else []
     of_where = (
         each for condition in conditions for each in _filters_of_conjunct(statement, condition, use, names)

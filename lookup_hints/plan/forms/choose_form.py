@@ -33,7 +33,7 @@ BY_THEIR_BLOCK: tuple[tuple[Find, ...], ...] = (
 )
 """Forms of relations that come first in their chains, and may give keys to each other.
 
-Each is tried only if no use of the block has an earlier form.
+Each group is tried only if no use of the block has a form of an earlier group.
 """
 
 

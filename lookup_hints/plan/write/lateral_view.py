@@ -24,7 +24,7 @@ Text = tuple[Fragment, ...]
 # The call stands inside a generator: as a column or predicate Spark would copy it and ask twice.
 # (docs/decisions/0011)
 def lateral_view(statement: Statement, join: LookupJoin, number: int) -> Text:
-    """The ``LATERAL VIEW`` of a join; ``number`` makes the names of semi joins unique."""
+    """The ``LATERAL VIEW`` of a join; that of a semi join has no columns, and ``number`` makes it unique."""
     if join.is_semi:
         return ("LATERAL VIEW inline(", *_kept_or_not(join, "struct()"), f") `__lookup_semi_{number}`")
     names = _given_names(join)
