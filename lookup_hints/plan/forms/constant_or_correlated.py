@@ -64,7 +64,7 @@ def constant_or_correlated(facts: Facts, use: LookupUse) -> FoundJoin | None:
         return None
     at = facts.statement.tokens.place(use.relation)
     # Of rows filled with NULLs a condition that stays is all that keeps them out.
-    conditions = Conditions(_drop_implied(chosen) if use.keeps_rows else chosen)
+    conditions = Conditions(_mark_for_removal(chosen) if use.keeps_rows else chosen)
     return facts.join(ConstantOrCorrelated(), use, "INNER", at, conditions, notes=_notes_on_keys(chosen))
 
 
@@ -73,7 +73,7 @@ def correlated_join(facts: Facts, join: FoundJoin) -> FoundJoin | None:
     keys = join.conditions.keys
     if not is_correlated(facts, join.use, keys):
         return None
-    conditions, notes = Conditions(_drop_implied(keys)), _notes_on_keys(keys)
+    conditions, notes = Conditions(_mark_for_removal(keys)), _notes_on_keys(keys)
     return facts.join(ConstantOrCorrelated(), join.use, join.kind, join.at, conditions, notes=notes)
 
 
@@ -98,7 +98,7 @@ def _on_equalities(facts: Facts, use: LookupUse) -> Iterator[tuple[KeyEquality, 
                 yield replace(equality, kept=True), facts.referred(scope, equality)
 
 
-def _drop_implied(keys: Iterable[KeyEquality]) -> tuple[KeyEquality, ...]:
+def _mark_for_removal(keys: Iterable[KeyEquality]) -> tuple[KeyEquality, ...]:
     """``keys`` marked for removal from the text, except those that an OR implies: the OR says more."""
     return tuple(replace(key, kept=key.implied) for key in keys)
 
