@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,6 +29,10 @@ CONF = {
 
 # Spark cannot select ``c.k`` where ``LEFT JOIN c USING (k)`` stands behind a LATERAL join: it loses the column.
 _SPARKS_BUG = "[MISSING_ATTRIBUTES."
+
+# Behind NATURAL or USING, Spark finds no column of MATCH_CONDITION that these share, or finds it twice. Lookups do.
+_SPARKS_LIMIT = ("[ASOF_JOIN_MATCH_CONDITION_TABLE_REFERENCE]", "[AMBIGUOUS_REFERENCE]")
+_ASOF_BEHIND_SHARED = re.compile(r"\b(NATURAL|USING)\b.*\bASOF JOIN\b", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,8 @@ class Both:
             plain = self.worlds.plain.sql(OUR_WORDS.sub("", text))
         except AnalysisException as error:
             if _SPARKS_BUG in str(error):
+                return None
+            if _ASOF_BEHIND_SHARED.search(text) and any(limit in str(error) for limit in _SPARKS_LIMIT):
                 return None
             try:
                 session.sql(ours)
