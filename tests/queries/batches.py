@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,10 +28,6 @@ CONF = {
 
 # Spark cannot select ``c.k`` where ``LEFT JOIN c USING (k)`` stands behind a LATERAL join: it loses the column.
 _SPARKS_BUG = "[MISSING_ATTRIBUTES."
-
-# Nor does it find, in MATCH_CONDITION, a column that NATURAL or USING before it shares. A lookup does.
-_SPARKS_LIMIT = "[ASOF_JOIN_MATCH_CONDITION_TABLE_REFERENCE]"
-_ASOF_BEHIND_SHARED = re.compile(r"\b(NATURAL|USING)\b.*\bASOF JOIN\b", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -92,10 +87,9 @@ class Both:
         except AnalysisException as error:
             if _SPARKS_BUG in str(error):
                 return None
-            if _SPARKS_LIMIT in str(error) and _ASOF_BEHIND_SHARED.search(text):
-                return None
             try:
-                session.sql(ours)
+                # Not `ours`: what ON may name, as a column that USING hides, MATCH_CONDITION may not.
+                session.sql(text)
             except InternalError:
                 raise
             except Exception:
