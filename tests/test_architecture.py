@@ -101,6 +101,7 @@ OWNERS = {
     "pygments": {"cli.shell_prompt"},
     "prometheus_client": {"metrics"},
     "opentelemetry": {"metrics"},
+    "openlineage": {"driver.lineage"},
 }
 """The only rooms or modules of the library that import these packages."""
 

@@ -15,6 +15,7 @@ from lookup_hints.errors import InternalError, Problem, UnsupportedLookup
 from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.planner import mentions_lookup
 from lookup_hints.plan.write.lateral_view import HIDDEN_PREFIX, PRIVATE_PREFIX, ROW
+from lookup_hints.streaming.insert import StreamInsert
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,9 +32,15 @@ def run_query(prepared: Prepared, scope: StatementScope) -> DataFrame:
 
 
 def _run_prepared(prepared: Prepared, scope: StatementScope) -> DataFrame:
-    if prepared.plan is None:
-        return _run_by_spark_alone(prepared, scope)
     planned = prepared.plan
+    if planned is None:
+        return _run_by_spark_alone(prepared, scope)
+    is_stream = isinstance(prepared.statement, StreamInsert)
+    with scope.state.lineage.reporting(planned, scope.conf, is_stream=is_stream):
+        return _run_planned(planned, prepared.args, scope)
+
+
+def _run_planned(planned: LookupPlan, args: Args, scope: StatementScope) -> DataFrame:
     for scan in planned.scans:
         if scan.warning:
             _log.warning(
@@ -45,16 +52,16 @@ def _run_prepared(prepared: Prepared, scope: StatementScope) -> DataFrame:
     for warning in planned.warnings:
         _log.warning("%s.", warning)
     register(planned, scope)
-    refuse_functions_in_lambdas(planned, prepared.args, scope)
+    refuse_functions_in_lambdas(planned, args, scope)
     try:
         if planned.query is None:
-            frame = _analyse_query(planned, scope, prepared.args, into=True)
-            has_rows = not (isinstance(prepared.args, Immediate) and prepared.args.into)
+            frame = _analyse_query(planned, scope, args, into=True)
+            has_rows = not (isinstance(args, Immediate) and args.into)
             return _rename_to_written(planned, frame) if has_rows else frame
         if planned.output is not None:
             # Before it writes, check that it would write the columns of the user's text.
-            _check_columns(planned, _analyse_query(planned, scope, prepared.args))
-        return scope.sql(planned.sql, prepared.args)
+            _check_columns(planned, _analyse_query(planned, scope, args))
+        return scope.sql(planned.sql, args)
     except Exception as error:
         refuse_own_functions(error)
         raise

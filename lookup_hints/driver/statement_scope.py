@@ -18,6 +18,7 @@ from lookup_hints.driver.execute_immediate import Immediate
 from lookup_hints.driver.functions import Functions
 from lookup_hints.driver.interrupts import catch_interrupts
 from lookup_hints.driver.invalidation import InvalidationLog
+from lookup_hints.driver.lineage import Lineage
 from lookup_hints.driver.made_once import MadeOnce
 from lookup_hints.driver.shipping import run_the_drivers_python
 from lookup_hints.driver.spark_versions import is_connect
@@ -58,6 +59,7 @@ class SessionState:
     views: LookupViews = field(default_factory=LookupViews)
     invalidations: InvalidationLog = field(default_factory=InvalidationLog)
     failures: PlannerFailures = field(default_factory=PlannerFailures)
+    lineage: Lineage = field(default_factory=Lineage)
 
 
 _states: MadeOnce[SessionState] = MadeOnce()

@@ -122,6 +122,16 @@ class Connector:
         """
         return origin_of(self.table)
 
+    def dataset(self) -> tuple[str, str]:
+        """The namespace and the name of its rows in a lineage, by the naming of OpenLineage, without secrets.
+
+        On the driver. The default is the connector and the place, as ``mydb://host:5432``, and the option
+        ``table-name``, or the table's own name.
+        """
+        place = self.origin().partition(" user ")[0] or self.place()
+        namespace = f"{self.table.connector}://{place}" if place else self.table.connector
+        return namespace, self.table.options.get("table-name", self.table.name)
+
     def ending(self, error: Exception) -> Ending:
         """Classify ``error`` of a lookup: the source is down, gets too many requests, or neither.
 

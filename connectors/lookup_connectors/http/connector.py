@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -113,6 +114,11 @@ class HttpConnector(
     def origin(self) -> str:
         """Scheme, host and port of the URL, and the user or the OAuth2 client."""
         return origin_and_user(self.table)
+
+    def dataset(self) -> tuple[str, str]:
+        """Scheme, host and port, and the path as it is written in the table."""
+        url = urlsplit(self.table.options["url"])
+        return self.origin().partition(" user ")[0], url.path or "/"
 
     def secrets(self) -> set[str]:
         """Passwords, tokens, and the values of references in the options."""

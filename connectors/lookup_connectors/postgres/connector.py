@@ -49,7 +49,7 @@ from lookup_connectors.postgres.lookup_sql import (
     latest_row,
     types_unchanged,
 )
-from lookup_connectors.postgres.options import OPTIONS, check_server, checked_target, origin_of
+from lookup_connectors.postgres.options import OPTIONS, check_server, checked_target, database_of, origin_of
 from lookup_connectors.postgres.packed_columns import (
     PackedColumn,
     in_declared_type,
@@ -139,6 +139,12 @@ class PostgresConnector(
     def origin(self) -> str:
         """The servers, and the user who connects to them."""
         return origin_of(self.table)
+
+    def dataset(self) -> tuple[str, str]:
+        """``postgres://host:port``, and database, schema and table."""
+        namespace, name = super().dataset()
+        path = name if "." in name else f"public.{name}"
+        return namespace, f"{database_of(self.table)}.{path}"
 
     def ending(self, error: Exception) -> Ending:
         """By the code of the server: too many connections and the like are a refusal, shutdowns no answer."""

@@ -153,8 +153,7 @@ def origin_of(table: LookupTable) -> str:
     Empty where a reference cannot be resolved here, or a URL cannot be read.
     """
     with suppress(OptionError, ValueError):
-        given = {key: resolved(table, key) for key in ("url", "host", "port", "user")}
-        target = target_of(with_service(_given_parameters(given)))
+        target = _target_here(table)
         port = target.port or PORT
         by_default = [(name, port) for name in (os.environ.get("PGHOST") or "localhost").split(",")]
         hosts = sorted(
@@ -163,6 +162,21 @@ def origin_of(table: LookupTable) -> str:
         )
         return origin_text(",".join(hosts), target.user or os.environ.get("PGUSER"))
     return ""
+
+
+def database_of(table: LookupTable) -> str:
+    """The database that the options of ``table`` name, as the driver finds it; empty if it cannot be told."""
+    with suppress(OptionError, ValueError):
+        target = _target_here(table)
+        return (
+            target.database or os.environ.get("PGDATABASE") or target.user or os.environ.get("PGUSER") or ""
+        )
+    return ""
+
+
+def _target_here(table: LookupTable) -> Target:
+    given = {key: resolved(table, key) for key in ("url", "host", "port", "database", "user")}
+    return target_of(with_service(_given_parameters(given)))
 
 
 def _wrong_option(table: LookupTable, option: str, error: NotUnderstood) -> OptionError:

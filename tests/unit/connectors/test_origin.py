@@ -17,7 +17,7 @@ SECRET = "hunter2"
 
 @pytest.fixture(autouse=True)
 def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PGHOST", "PGUSER"):
+    for name in ("PGHOST", "PGUSER", "PGDATABASE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LOOKUP_TEST_DSN", f"postgresql://crm:{SECRET}@db/crm")
     monkeypatch.setenv("LOOKUP_TEST_API", "https://api.example.com")
@@ -103,3 +103,35 @@ def test_that_of_redis_is_host_port_and_user(options: dict[str, str], expected: 
 def test_what_is_asked_without_a_server_has_none() -> None:
     assert origin(MemoryConnector, rows="[]") == ""
     assert origin(SqliteConnector, path="/data/x.db") == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "expected"),
+    [
+        (PostgresConnector, {"url": f"postgresql://crm:{SECRET}@DB/x"}, ("postgres://db:5432", "x.public.t")),
+        (
+            PostgresConnector,
+            {"host": "db", "user": "crm", "password": SECRET, "table_name": "sales.people"},
+            ("postgres://db:5432", "crm.sales.people"),
+        ),
+        (
+            HttpConnector,
+            {"url": f"https://me:{SECRET}@api.example.com/people/{{id}}?token={SECRET}"},
+            ("https://api.example.com:443", "/people/{id}"),
+        ),
+        (RedisConnector, {"url": f"redis://:{SECRET}@cache"}, ("redis://cache:6379", "t")),
+        (
+            SqliteConnector,
+            {"path": "/data/crm.db", "table_name": "people"},
+            ("sqlite:///data/crm.db", "people"),
+        ),
+        (MemoryConnector, {}, ("memory", "t")),
+    ],
+)
+def test_a_data_set_is_named_as_openlineage_does_and_without_secrets(
+    kind: type[Connector], options: dict[str, str], expected: tuple[str, str]
+) -> None:
+    given = {name.replace("_", "-"): text for name, text in options.items()}
+    given["connector"] = kind.__name__.removesuffix("Connector").lower()
+    table = LookupTable("t", pa.schema([("id", pa.int64())]), options=given)
+    assert kind(table).dataset() == expected
