@@ -40,6 +40,11 @@ class Span:
     def __str__(self) -> str:
         return f"line {self.line}, column {self.column}"
 
+    def in_file(self, line: int, column: int) -> Span:
+        """The same place in the file where the text begins there; what stands before it is left blank."""
+        before = "\n" * (line - 1) + " " * (column - 1)
+        return Span(before + self.text, self.start + len(before), self.end + len(before))
+
     def underlined(self) -> str:
         """The line of the text that holds the span, with the span underlined.
 

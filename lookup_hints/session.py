@@ -74,6 +74,9 @@ class LookupSession:
 
     @property
     def _statements(self) -> Statements:
+        self._state.init.run_once(
+            self._state.catalog, lambda each: self.run(self.prepare(each.text, line=each.line)), self
+        )
         return Statements(StatementScope(self.spark, self._state))
 
     # --- statements --------------------------------------------------------------------------------
@@ -364,7 +367,7 @@ class LookupSession:
 
     def tables(self) -> tuple[LookupTable, ...]:
         """The lookup tables of the session, by name."""
-        return tuple(self._state.catalog.tables())
+        return tuple(self._statements.scope.state.catalog.tables())
 
     @property
     def streams(self) -> Streams:

@@ -33,7 +33,7 @@ from lookup_hints.errors import (
 from lookup_hints.spi import flink
 from lookup_hints.spi.arrow_types import TIMESTAMP
 from lookup_hints.spi.flink import instead_of
-from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, SESSION_OPTIONS
+from lookup_hints.spi.lookup_options import INIT, LOOKUP_OPTIONS, SESSION_OPTIONS
 from lookup_hints.spi.option_values import Option, Place, bad_value
 from lookup_hints.spi.secrets import masked_text
 from lookup_hints.spi.security_policy import policy_of_configuration
@@ -81,6 +81,9 @@ def own_setting(text: SqlText) -> tuple[str, str] | None:
     if key.lower().removeprefix("spark.").startswith(_SECURITY):
         tip = "Ask the administrator, who sets it when Spark starts."
         raise NotAllowed(Problem(f"{key!r} cannot be changed by a statement.", key_at, tip))
+    if key.lower().removeprefix("spark.") == INIT.session_key:
+        tip = "Set it where Spark starts, or run its statements."
+        raise OptionError(Problem(f"{key!r} is read when a session starts, not later.", key_at, tip))
     found = SqlText(written).pieces
     value = found[0].value if len(found) == 1 and found[0].kind is Kind.STRING else written
     _check_setting(key, value, key_at, Span(text, match.start("value"), match.start("value") + len(written)))

@@ -16,6 +16,7 @@ from lookup_hints.driver.application_policy import policy_of
 from lookup_hints.driver.attempts import PlannerFailures
 from lookup_hints.driver.execute_immediate import Immediate
 from lookup_hints.driver.functions import Functions
+from lookup_hints.driver.init_statements import InitStatements
 from lookup_hints.driver.interrupts import catch_interrupts
 from lookup_hints.driver.invalidation import InvalidationLog
 from lookup_hints.driver.lineage import Lineage
@@ -26,11 +27,13 @@ from lookup_hints.driver.table_sizes import LeftCosts, TableSizes
 from lookup_hints.driver.views import LookupViews, view_definition
 from lookup_hints.errors import QueryError
 from lookup_hints.hints.hint_comments import LookupHint
+from lookup_hints.plan.decide.settings import session_option
 from lookup_hints.plan.key_casts import ANSI
 from lookup_hints.plan.parse.lookup_use import LookThrough
 from lookup_hints.pyspark_internals import all_settings
 from lookup_hints.spi import Connector
 from lookup_hints.spi.arrow_types import TIMESTAMP
+from lookup_hints.spi.lookup_options import INIT
 from lookup_hints.spi.option_values import Conf
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.lexer import text_value
@@ -60,6 +63,7 @@ class SessionState:
     invalidations: InvalidationLog = field(default_factory=InvalidationLog)
     failures: PlannerFailures = field(default_factory=PlannerFailures)
     lineage: Lineage = field(default_factory=Lineage)
+    init: InitStatements = field(default_factory=InitStatements)
 
 
 _states: MadeOnce[SessionState] = MadeOnce()
@@ -77,7 +81,8 @@ def _new_state(spark: SparkSession) -> SessionState:
     policy = policy_of(spark)
     functions = Functions(spark)
     streams = Streams(spark, functions.metrics_of_batch, functions.fetched_metrics_of_batch)
-    return SessionState(functions, streams, LookupCatalog(policy))
+    init = InitStatements(session_option(INIT.key, lambda key: spark.conf.get(key, None)))
+    return SessionState(functions, streams, LookupCatalog(policy), init=init)
 
 
 # All settings in two round trips: one by one, forty of them take 12 ms, more than Spark's analysis of the

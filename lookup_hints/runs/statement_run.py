@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lookup_hints.driver.metrics_collector import brings_counts
@@ -54,7 +53,10 @@ def brief(error: BaseException, text: str = "", line: int = 1, column: int = 1) 
     >>> brief(ValueError("no such thing"))
     'ValueError: no such thing'
     """
-    moved = partial(_place_in_file, line=line, column=column)
+
+    def moved(at: Span) -> Span:
+        return at.in_file(line, column)
+
     if isinstance(error, LookupFailed):
         return "\n".join([brief(error.error), *(_shown_place(moved(each)) for each in error.places)])
     if isinstance(error, QueryError):
@@ -74,12 +76,6 @@ def brief(error: BaseException, text: str = "", line: int = 1, column: int = 1) 
 
 def _shown_place(place: Span) -> str:
     return f"{place}:\n{masked_text(place.underlined())}"
-
-
-def _place_in_file(at: Span, line: int, column: int) -> Span:
-    """A place of a statement as one of the file where it begins; what stands before it there is not shown."""
-    before = "\n" * (line - 1) + " " * (column - 1)
-    return Span(before + at.text, at.start + len(before), at.end + len(before))
 
 
 @contextmanager

@@ -404,7 +404,17 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     ),
 )
 
+INIT = Option(
+    "init",
+    TEXT,
+    "What creates the lookup tables of a session: the path of a file of SQL, or module:function, which is"
+    " called with the LookupSession. It is read when Spark starts, and runs before the first statement.",
+    places=_SESSION,
+    session_key="lookup.init",
+)
+
 SESSION_OPTIONS: tuple[Option, ...] = (
+    INIT,
     Option(
         "on-invalid-hint",
         choice("error", "warn"),

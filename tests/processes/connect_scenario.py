@@ -335,6 +335,13 @@ def scenario(new_session: Callable[[], SparkSession], folder: Path) -> Steps:
         return found
 
     @step
+    def tables_of_the_configuration() -> Any:
+        (folder / "tables.sql").write_text(PEOPLE, encoding="utf-8")
+        another = new_session()
+        another.conf.set("spark.lookup.init", str(folder / "tables.sql"))
+        return rows(LookupSession(another).sql("SELECT name FROM people WHERE id = 2"))
+
+    @step
     def metrics() -> Any:
         before = sum(session.metrics().values(), LookupMetrics())
         session.sql(JOIN).collect()

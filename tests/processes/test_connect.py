@@ -48,6 +48,10 @@ def test_tables_are_created_shown_and_described(outcomes: Outcomes) -> None:
     ]
 
 
+def test_the_configuration_names_the_tables_of_a_session(outcomes: Outcomes) -> None:
+    assert outcomes.gave("tables_of_the_configuration") == [["Bob"]]
+
+
 def test_parameters_by_name_and_by_position(outcomes: Outcomes) -> None:
     assert outcomes.gave("parameters") == [8, 40]
 
