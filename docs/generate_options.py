@@ -107,7 +107,8 @@ For streaming queries that an `INSERT` starts; as in Flink. `restart-strategy` i
 _CONNECTORS = """
 ## Options of connectors
 
-`${env:NAME}` and `${file:path}` in any value are read on the machine that connects, `${conf:key}` is read
+`${env:NAME}` and `${file:path}` in any value are read on the machine that connects. `${call:module:function}`
+is [called there](changing-credentials.md), in options that take it. `${conf:key}` is read
 from Spark's configuration when the table is created. None of them is ever shown, nor is the value of a
 secret option. [Security](security.md) says where each travels, and how an administrator bounds references
 and files.
@@ -205,9 +206,8 @@ def _stream_facts(option: Option) -> str:
 
 
 def _values(option: Option) -> str:
-    marks = [mark for mark, is_set in (("required", option.required), ("secret", option.secret)) if is_set]
     default = [f"default {option.shown_default}"] if option.shown_default else []
-    return ", ".join([option.shown_type, *default, *marks])
+    return ", ".join([option.shown_type, *default, *option.marks])
 
 
 def _connector_page(name: str) -> str:

@@ -143,8 +143,8 @@ class Connector:
     def secrets(self) -> set[str]:
         """Texts to mask in every message; called on the worker after opening.
 
-        Values of options marked ``secret`` and of resolved references belong here;
-        ``LookupTable.read`` returns them.
+        Values of options marked ``secret`` and of references are masked without it. Others belong here, such
+        as a token that the connector fetches itself.
         """
         return set()
 

@@ -275,6 +275,7 @@ class Option:
         python_name: what it is called as an argument and a field, where that differs.
         required: whether it must be given.
         secret: whether its value is never shown.
+        may_call: whether it takes ``${call:}``: its connector reads it again when it opens a connection.
         family: what follows the dot where one option stands for many (``header.<name>``); its value is
             then a dictionary by what follows.
     """
@@ -291,6 +292,7 @@ class Option:
     python_name: str = ""
     required: bool = False
     secret: bool = False
+    may_call: bool = False
     family: str = ""
 
     @property
@@ -322,8 +324,13 @@ class Option:
     @property
     def shown_meaning(self) -> str:
         """What it does, and whether it must be given and is hidden, in Markdown."""
-        marks = [mark for mark, is_set in (("required", self.required), ("secret", self.secret)) if is_set]
-        return f"{self.meaning} *({', '.join(marks)})*" if marks else self.meaning
+        return f"{self.meaning} *({', '.join(self.marks)})*" if self.marks else self.meaning
+
+    @property
+    def marks(self) -> list[str]:
+        """What is special about it, in Markdown."""
+        could = {"required": self.required, "secret": self.secret, "takes `${call:}`": self.may_call}
+        return [mark for mark, is_set in could.items() if is_set]
 
     def is_named(self, key: str) -> bool:
         """Whether ``key`` of a ``WITH`` clause is this option, or one of this family."""

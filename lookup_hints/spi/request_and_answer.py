@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -13,9 +14,10 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from lookup_hints.errors import InternalError, OptionError
+from lookup_hints.errors import InternalError, OptionError, Problem
+from lookup_hints.spi.called_functions import called_function, is_function_name
 from lookup_hints.spi.option_values import FILE, Option, Place, hidden_keys, read_options
-from lookup_hints.spi.secrets import HiddenValues, Secret, has_reference, references, resolve
+from lookup_hints.spi.secrets import HiddenValues, Secret, calls, has_reference, references, resolve
 from lookup_hints.spi.security_policy import Policy, policy_of_environment
 
 
@@ -51,26 +53,32 @@ class LookupTable:
         """The value of the option ``connector``."""
         return self.options["connector"]
 
-    def read(self, options: tuple[Option, ...]) -> tuple[dict[str, Any], set[str]]:
+    def read(self, options: tuple[Option, ...], *, calling: bool = True) -> tuple[dict[str, Any], set[str]]:
         """Typed values of ``options`` with references resolved here, and the secrets read on the way.
 
-        Called on the side that connects: a worker, or the driver when it asks for a schema.
+        Called on the side that connects: a worker, or the driver when it asks for a schema. Functions of
+        ``${call:}`` are called, which blocks, unless the value that they gave before is still good. Without
+        ``calling`` a ``${call:}`` stays as it is written.
 
         Raises:
             OptionError: a reference names nothing, a required option is missing, or a value is bad.
+            ConnectorError: a function raised.
             NotAllowed: a reference or a file is not allowed on this machine.
         """
         secrets: set[str] = set()
-        resolved = {key: self.resolve(text, option=key, known=secrets) for key, text in self.options.items()}
+        resolved = {
+            key: self.resolve(text, option=key, known=secrets, calling=calling)
+            for key, text in self.options.items()
+        }
         secrets |= {resolved[key] for key in hidden_keys(resolved, options)}
         for key in _file_options(options) & resolved.keys():
             self.check_file(resolved[key], option=key)
         return read_options(resolved, options, owner=f"table {self.name}"), secrets
 
-    def resolve(self, text: str, *, option: str, known: set[str]) -> str:
+    def resolve(self, text: str, *, option: str, known: set[str], calling: bool = False) -> str:
         """``text`` with its references replaced; each value read is added to ``known``, for masking.
 
-        Called on the side that connects.
+        Called on the side that connects. A ``${call:}`` stays as it is written, unless ``calling``.
 
         Raises:
             OptionError: a reference names nothing; the message names the option and the reference.
@@ -88,7 +96,39 @@ class LookupTable:
             table=self.name,
             known=known,
             place_of=lambda path: policy.checked_file(self.name, option, path),
+            calling=calling,
         )
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """The functions that options refer to with ``${call:}``."""
+        return tuple(dict.fromkeys(name for text in self.options.values() for name in calls(text)))
+
+    def keeps_called(self) -> bool:
+        """Whether ``read`` would call no function now: each has given a value that is still good."""
+        return all(called_function(name).is_kept() for name in self.called)
+
+    def forget_called(self, refused: Set[str]) -> bool:
+        """A login with the secrets ``refused`` failed: let the next ``read`` call for others.
+
+        May block, while another thread calls. False where no function is called: trying again is of no use.
+        """
+        for name in self.called:
+            called_function(name).forget(refused)
+        return bool(self.called)
+
+    def secrets(self, options: tuple[Option, ...]) -> set[str]:
+        """Texts to mask: what references stand for and secret options hold, as far as it is known here.
+
+        Calls no function: of those, it is the values that they have given lately.
+        """
+        known = {value.reveal() for value in self.conf.values()}
+        hidden = hidden_keys(self.options, options)
+        for key, text in self.options.items():
+            with suppress(OptionError, ValueError):  # ValueError: a file that is not text
+                resolved = self.resolve(text, option=key, known=known)
+                known |= {text, resolved} if key in hidden else set()
+        return known.union(*(called_function(name).given for name in self.called))
 
     def files_now(self, options: tuple[Option, ...]) -> Hashable:
         """A value that changes with the files that references and ``options`` name.
@@ -199,8 +239,24 @@ class LookupTable:
         later = {key for key, text in self.options.items() if has_reference(text)}
         known_now = tuple(option for option in options if option.key_in(Place.TABLE) not in later)
         read_options(self.options, known_now, owner=f"table {self.name}")
+        self._check_calls(options)
         for key in _file_options(known_now) & self.options.keys():
             self._policy_here.check_path(self.name, key, self.options[key])
+
+    def _check_calls(self, options: tuple[Option, ...]) -> None:
+        takers = [option for option in options if option.may_call]
+        for key, text in self.options.items():
+            wrong = next((name for name in calls(text) if not is_function_name(name)), None)
+            if wrong is not None:
+                what = f"'${{call:{wrong}}}' names no function"
+                tip = "Write ${call:package.module:function}."
+            elif calls(text) and not any(option.is_named(key) for option in takers):
+                shown = ", ".join(repr(option.shown_key) for option in takers)
+                what = "${call:} may not stand here"
+                tip = f"It may in {shown}." if shown else "No option of this connector takes it."
+            else:
+                continue
+            raise OptionError(Problem(f"table {self.name}: option {key!r}: {what}.", tip=tip))
 
 
 def identity_of_file(path: str) -> Hashable:

@@ -2,7 +2,7 @@
 
 ``${env:NAME}`` and ``${file:path}`` are read late, on the machine that connects. ``${conf:key}`` is
 read from Spark's configuration on the driver, as workers have none, and travels inside the pickled
-connector only.
+connector only. ``${call:package.module:function}`` is called where and when a connection is opened.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from lookup_hints.errors import (
     QueryError,
     TooManyRequests,
 )
-from lookup_hints.spi.option_values import hidden_keys
+from lookup_hints.spi.called_functions import called_function
 
 if TYPE_CHECKING:
     from lookup_hints.spi.connector import Connector
 
 MASK = "***"
 # No expression here looks at a character more than a few times: errors hold what servers send, at any length.
-_REFERENCE = re.compile(r"\$\{(env|file|conf):((?:[^}$]|\$(?!\{))*)\}")
+_REFERENCE = re.compile(r"\$\{(env|file|conf|call):((?:[^}$]|\$(?!\{))*)\}")
 _URL = re.compile(r"[A-Za-z][\w+.-]*://\S*")
 _BRACES = r"\$\{(?:[^}$]|\$(?!\{))*\}"
 _URL_USER = re.compile(rf"(?<=://)(?:{_BRACES}|[^/@\s:$]|\$(?!{_BRACES}))*:")  # who may be a reference
@@ -96,7 +96,7 @@ class HiddenValues(dict[str, str]):
 
 
 def has_reference(text: str) -> bool:
-    """Whether ``text`` holds a ``${env:}``, ``${file:}`` or ``${conf:}`` reference."""
+    """Whether ``text`` holds a ``${env:}``, ``${file:}``, ``${conf:}`` or ``${call:}`` reference."""
     return _REFERENCE.search(text) is not None
 
 
@@ -114,6 +114,11 @@ def conf_references(text: str) -> list[str]:
     return [name for kind, name in references(text) if kind == "conf"]
 
 
+def calls(text: str) -> list[str]:
+    """The functions that ``text`` refers to with ``${call:package.module:function}``."""
+    return [name for kind, name in references(text) if kind == "call"]
+
+
 def resolve(
     text: str,
     conf: Mapping[str, Secret],
@@ -122,6 +127,7 @@ def resolve(
     table: str,
     known: set[str],
     place_of: Callable[[str], str] = str,
+    calling: bool = False,
 ) -> str:
     """``text`` with its references replaced; each value read is added to ``known``, for masking.
 
@@ -132,15 +138,23 @@ def resolve(
         table: the name of the table that it belongs to, for messages.
         known: where the values read are added.
         place_of: where the file of a ``${file:path}`` is; may refuse.
+        calling: whether functions may be called; else a ``${call:}`` stays as it is written.
 
     Raises:
         OptionError: a reference names nothing; the message names table, option and reference.
+        ConnectorError: a function raised.
     """
 
     def value_of(match: re.Match[str]) -> str:
         kind, name = match[1], match[2]
+        if kind == "call" and not calling:
+            return match[0]
         try:
-            value = _read_reference(kind, place_of(name) if kind == "file" else name, conf)
+            value = (
+                called_function(name).value(option, table)
+                if kind == "call"
+                else _read_reference(kind, place_of(name) if kind == "file" else name, conf)
+            )
         except (KeyError, OSError) as error:
             raise OptionError(_unreadable_reference(kind, name, option, table)) from (
                 None if kind != "file" else error
@@ -151,7 +165,12 @@ def resolve(
     return _REFERENCE.sub(value_of, text)
 
 
-REFERENCE_KINDS = {"env": "environment variable", "file": "file", "conf": "Spark configuration key"}
+REFERENCE_KINDS = {
+    "env": "environment variable",
+    "file": "file",
+    "conf": "Spark configuration key",
+    "call": "function",
+}
 _TIPS = {
     "env": "Set it before Python starts there; for executors by the configuration spark.executorEnv.{name}.",
     "file": "Put it there, readable for the user of that process, or ship it with --files.",
@@ -331,11 +350,7 @@ def without_secrets(
 def known_secrets(connector: Connector) -> set[str]:
     """The secrets of ``connector``, as far as they can be known in the state in which it is."""
     table = connector.table
-    secrets = {value.reveal() for value in table.conf.values()}
-    for key, text in table.options.items():
-        with suppress(OptionError):
-            table.resolve(text, option=key, known=secrets)
-    secrets |= {table.options[key] for key in hidden_keys(table.options, connector.OPTIONS)}
+    secrets = table.secrets(connector.OPTIONS)
     with suppress(Exception):  # before it is opened, a connector may not know them yet
         secrets |= connector.secrets()
     return secrets

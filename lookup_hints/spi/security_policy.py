@@ -48,7 +48,7 @@ class Policy:
 
     Args:
         connectors: names of connectors, as ``'connector'`` gives them.
-        references: ``env:NAME``, ``conf:key`` and ``file:/path``.
+        references: ``env:NAME``, ``conf:key``, ``file:/path`` and ``call:module:function``.
         hosts: hosts, networks and paths of sockets, some with a port.
     """
 
@@ -102,7 +102,9 @@ class Policy:
             raise _not_allowed(table, option, f"the code {name!r}", CONNECTORS)
 
     def check_reference(self, table: str, option: str, kind: str, name: str) -> None:
-        """Refuse a reference (``env``, ``file`` or ``conf``) that is not allowed, as far as its text tells.
+        """Refuse a reference (``env``, ``file`` ...) that is not allowed, as far as its text tells.
+
+        A function is code. So where any switch is set, it must be listed.
 
         Raises:
             NotAllowed: it is not.
@@ -115,7 +117,8 @@ class Policy:
             allowed_kind, names = _reference_pattern(pattern)
             return allowed_kind == kind and _matches_name(names, name)
 
-        if not _all_allow(self.references, matches):
+        is_unlisted_code = kind == "call" and self.restricts and not self.references
+        if is_unlisted_code or not _all_allow(self.references, matches):
             raise _not_allowed(table, option, f"the {REFERENCE_KINDS[kind]} {name!r}", REFERENCES)
 
     def check_path(self, table: str, option: str, path: str) -> None:
@@ -282,7 +285,7 @@ def _reference_pattern(text: str) -> tuple[str, str]:
     kind, _, names = text.partition(":")
     kind = kind.strip().lower()
     if kind not in REFERENCE_KINDS:
-        raise ValueError(f"{text!r} does not begin with env:, file: or conf:")
+        raise ValueError(f"{text!r} does not begin with env:, file:, conf: or call:")
     if names in ("", "*", "**"):
         return kind, "**"
     if kind == "file" and (not names.startswith("/") or ".." in PurePosixPath(names).parts):

@@ -137,10 +137,6 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
         """The state of the database by the driver's code and the SQLSTATE."""
         return error.ending if isinstance(error, DriverFailure) else super().ending(error)
 
-    def secrets(self) -> set[str]:
-        """The URI, the password, options of the driver, and what references stand for."""
-        return self.table.read(self.OPTIONS)[1]
-
     # Life.
 
     async def aopen(self) -> None:

@@ -17,7 +17,8 @@ from lookup_connectors.http.network import basic
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import HttpFailure, KeptConnectionLost, Response
 from lookup_connectors.shared.bytes_in_flight import ByteLease
-from lookup_hints.spi import LookupTable
+from lookup_hints.spi import LookupTable, Option
+from lookup_hints.spi.secrets import calls
 
 # A token is renewed this long before it ends, or in the last tenth of its life where that is shorter.
 _EARLY_SECONDS = 30.0
@@ -42,6 +43,44 @@ class Auth:
 
     def forget(self, refused: dict[str, str]) -> None:
         """The server refused these: others must be fetched."""
+
+
+class CalledAuth(Auth):
+    """Headers with what functions of ``${call:}`` give: called again when that has ended, or is refused."""
+
+    renews = True
+
+    def __init__(self, table: LookupTable, declared: tuple[Option, ...]) -> None:
+        super().__init__({})
+        self._table, self._declared = table, declared
+        self._used: set[str] = set()
+        self._calling = asyncio.Semaphore(1)
+
+    @property
+    def known(self) -> dict[str, str] | None:
+        return self._headers if self._headers and self._table.keeps_called() else None
+
+    async def fetched(self, client: HttpClient, lease: ByteLease, timeout: float) -> dict[str, str]:
+        """The headers with values of the moment; concurrent callers share one call."""
+        async with one_of(self._calling, lease):
+            if self.known is None:
+                reading = asyncio.to_thread(self._table.read, self._declared)
+                try:
+                    options, self._used = await asyncio.wait_for(reading, timeout)
+                except asyncio.TimeoutError:
+                    late = f"a function of ${{call:}} has not returned within {timeout:g} s"
+                    raise HttpFailure(f"table {self._table.name}: {late}.") from None
+                self._headers = {**self._called_headers(options), **_static_headers(options)}
+            return self._headers
+
+    def forget(self, refused: dict[str, str]) -> None:
+        if self._headers == refused:
+            self._table.forget_called(self._used)
+            self._headers = {}
+
+    def _called_headers(self, options: Mapping[str, Any]) -> dict[str, str]:
+        written = self._table.options
+        return {name: text for name, text in options["header."].items() if calls(written[f"header.{name}"])}
 
 
 class ClientCredentials(Auth):
@@ -170,13 +209,19 @@ def _token_lifetime(told: Any) -> float:
 
 
 def auth_of(
-    table: LookupTable, options: Mapping[str, Any], headers: Mapping[str, Any], home: str, secrets: set[str]
+    table: LookupTable,
+    declared: tuple[Option, ...],
+    options: Mapping[str, Any],
+    headers: Mapping[str, Any],
+    home: str,
+    secrets: set[str],
 ) -> Auth:
     """The credentials from the options of ``table``, else from .netrc if that is enabled.
 
     Args:
         table: the table.
-        options: its options, with references resolved.
+        declared: the options of the connector.
+        options: their values, with references resolved but for functions.
         headers: the headers of each request: with credentials among them .netrc is not read.
         home: the origin of the API.
         secrets: receives the texts that must not be shown.
@@ -184,12 +229,10 @@ def auth_of(
     Raises:
         HttpFailure: .netrc cannot be read.
     """
-    if options["username"] is not None:
-        return Auth({"Authorization": basic(options["username"], options["password"] or "")})
-    if options["token"] is not None:
-        return Auth({"Authorization": f"Bearer {options['token']}"})
-    if options["api-key"] is not None:
-        return Auth({options["api-key-header"]: options["api-key"]})
+    if table.called:
+        return CalledAuth(table, declared)
+    if static := _static_headers(options):
+        return Auth(static)
     if options["oauth2-token-url"] is not None:
         extra = {name: options[f"oauth2-{name}"] for name in ("scope", "audience")}
         return ClientCredentials(
@@ -206,6 +249,17 @@ def auth_of(
     if table.restricts_files:
         table.check_file(path, option="use-environment")
     return Auth(_from_netrc(table.name, path, urlsplit(home).hostname or "", secrets))
+
+
+def _static_headers(options: Mapping[str, Any]) -> dict[str, str]:
+    """The header of basic authentication, of a token, or of an API key; none where none is given."""
+    if options["username"] is not None:
+        return {"Authorization": basic(options["username"], options["password"] or "")}
+    if options["token"] is not None:
+        return {"Authorization": f"Bearer {options['token']}"}
+    if options["api-key"] is not None:
+        return {options["api-key-header"]: options["api-key"]}
+    return {}
 
 
 def netrc_path() -> str:

@@ -66,7 +66,7 @@ from lookup_hints.spi import (
     connections_check,
 )
 from lookup_hints.spi.request_and_answer import identity_of_file
-from lookup_hints.spi.secrets import masker
+from lookup_hints.spi.secrets import known_secrets, masker
 
 if TYPE_CHECKING:
     from lookup_connectors.http.client_httptools import HttptoolsClient
@@ -121,8 +121,8 @@ class HttpConnector(
         return self.origin().partition(" user ")[0], url.path or "/"
 
     def secrets(self) -> set[str]:
-        """Passwords, tokens, and the values of references in the options."""
-        return self._live.secrets if self._live else self.table.read(self.OPTIONS)[1]
+        """What it was opened with, and tokens that it has fetched."""
+        return self._live.secrets if self._live else set()
 
     # Life.
 
@@ -202,10 +202,10 @@ class HttpConnector(
         """With `outcome-rows`: rows of the keys, with the outcome in the metadata columns."""
         # Also called without a connection, as its failure may be the outcome.
         live = self._live
-        tells = live.tells_outcomes if live else self.table.read(self.OPTIONS)[0]["outcome-rows"]
-        if not tells:
+        options = {} if live else self.table.read(self.OPTIONS, calling=False)[0]
+        if not (live.tells_outcomes if live else options["outcome-rows"]):
             return None
-        plan, mask = live.plan if live else plan_of(self.table), masker(self.secrets())
+        plan, mask = live.plan if live else plan_of(self.table), masker(known_secrets(self))
         told = [_outcome_told(outcome, note, mask) for note in outcome.notes]
         return plan.reader.outcome_rows(keys, schema, told)
 
@@ -215,7 +215,7 @@ class HttpConnector(
 
     def endpoints(self) -> Sequence[Endpoint]:
         """The host of the URL or of the proxy; none if the environment may name a proxy."""
-        options = self.table.read(self.OPTIONS)[0]
+        options = self.table.read(self.OPTIONS, calling=False)[0]
         if options["use-environment"] and any(name in os.environ for name in _PROXIES):
             return ()
         home = check_address(_resolve_templates(self.table, set()).address)
@@ -225,7 +225,7 @@ class HttpConnector(
 
     def health(self, request: HealthRequest) -> Iterator[HealthCheck]:
         """The number of connections; everything else shows in the trial lookups."""
-        connections: int = self.table.read(self.OPTIONS)[0]["connections"]
+        connections: int = self.table.read(self.OPTIONS, calling=False)[0]["connections"]
         yield connections_check(request, min(request.capacity, connections), {})
 
     def check_of(self, error: Exception) -> str:
@@ -284,7 +284,7 @@ class OpenHttp:
     """
 
     def __init__(self, table: LookupTable) -> None:
-        options, self.secrets = table.read(OPTIONS)
+        options, self.secrets = table.read(OPTIONS, calling=False)
         self.plan = plan_of(table)
         self.tells_outcomes: bool = options["outcome-rows"]
         self._templates = templates = _resolve_templates(table, self.secrets)
@@ -297,7 +297,7 @@ class OpenHttp:
             ) from None
         check_other_urls(table, options)
         check_hosts(table, {**options, "url": home}.get)
-        auth = auth_of(table, options, templates.headers, home, self.secrets)
+        auth = auth_of(table, OPTIONS, options, templates.headers, home, self.secrets)
         connecting = Connecting(
             table=table.name,
             connections=options["connections"],

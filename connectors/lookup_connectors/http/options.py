@@ -52,7 +52,7 @@ from lookup_hints.spi import (
     integer,
 )
 from lookup_hints.spi.address import origin_text, resolved
-from lookup_hints.spi.secrets import SECRET_HEADER, has_reference
+from lookup_hints.spi.secrets import SECRET_HEADER, calls, has_reference
 
 _CODES = OptionType("status codes", Codes.listed)
 
@@ -74,7 +74,7 @@ REQUEST = (
     ),
     Option("method", choice("get", "post"), "How the request is sent.", default="get"),
     Option("query", TEXT, "Parameters: `a=1&ids={id}`. One whose column is no key of the join is left out."),
-    Option("header.", TEXT, "A header; its value may name columns.", family="name"),
+    Option("header.", TEXT, "A header; its value may name columns.", may_call=True, family="name"),
     Option("body", TEXT, "The body of a POST: a JSON document whose texts may name columns, or a form."),
     Option("body-format", choice("json", "form"), "How `body` is written and sent.", default="json"),
     Option("keys-per-request", integer(1, 100_000), "How many keys one request may hold.", default=1),
@@ -187,9 +187,9 @@ LIMITS = (
 
 WHO = (
     Option("username", TEXT, "User, for basic authentication."),
-    Option("password", TEXT, "Password, for basic authentication.", secret=True),
-    Option("token", TEXT, "A bearer token.", secret=True),
-    Option("api-key", TEXT, "An API key, sent in a header.", secret=True),
+    Option("password", TEXT, "Password, for basic authentication.", secret=True, may_call=True),
+    Option("token", TEXT, "A bearer token.", secret=True, may_call=True),
+    Option("api-key", TEXT, "An API key, sent in a header.", secret=True, may_call=True),
     Option("api-key-header", TEXT, "The header of the API key.", default="X-API-Key"),
     Option("oauth2-token-url", TEXT, "Where a token is fetched, with client credentials."),
     Option("oauth2-client-id", TEXT, "The client's name."),
@@ -355,10 +355,20 @@ class _HttpPlanning:
                     f"{key!r}: a secret may not stand in the text of a statement",
                     "Write '${env:NAME}' or '${file:path}'; or use 'token', 'password' or 'api-key'.",
                 )
+            if calls(text):
+                self._check_called_header(key, text)
+                continue
             headers[name] = self._parse_option(
                 key, text, lambda text: parse_template(text, self._names, "text"), Template(())
             )
         return headers
+
+    def _check_called_header(self, key: str, text: str) -> None:
+        if _BRACES.search(_REFERENCE.sub("", text)):
+            self._add_problem(f"{key!r}: a header with ${{call:}} names no column", "Use a header for each.")
+        if "oauth2-token-url" in self._options:
+            twice = f"{key!r} and 'oauth2-token-url' are different ways to say who we are"
+            self._add_problem(twice, "Give one.")
 
     def _read_body(
         self, parsed_query: Callable[[str], QueryTemplate], headers: dict[str, Template]

@@ -20,11 +20,11 @@ from lookup_connectors.postgres.failures import (
     PostgresFailures,
     SettingRefused,
 )
-from lookup_connectors.postgres.options import checked_target, warn_without_effect
+from lookup_connectors.postgres.options import OPTIONS, checked_target, warn_without_effect
 from lookup_connectors.postgres.url import Target
 from lookup_connectors.shared.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_hints.errors import ConnectorError, NotAllowed, OptionError
-from lookup_hints.spi import LookupTable, Option, reporting
+from lookup_hints.spi import LookupTable, reporting
 from lookup_hints.spi.secrets import masker
 
 _HAND_BACK_SECONDS = 2.0
@@ -54,10 +54,18 @@ class _PooledConnection(asyncpg.Connection):  # type: ignore[misc]  # the driver
 class PostgresEndpoint:
     """Where to connect and how, from the table's options."""
 
-    def __init__(self, table: LookupTable, declared: tuple[Option, ...]) -> None:
-        options, secrets = table.read(declared)
-        self._options = options
-        mask = masker(secrets)
+    @classmethod
+    async def of(cls, table: LookupTable) -> PostgresEndpoint:
+        """The server of ``table``; functions of ``${call:}`` do not keep the event loop from others."""
+        return await asyncio.to_thread(cls, table)
+
+    def __init__(self, table: LookupTable) -> None:
+        options, secrets = table.read(OPTIONS)
+        self._table, self._options = table, options
+
+        def mask(text: str) -> str:
+            return masker({*secrets, *table.secrets(OPTIONS)})(text)
+
         try:
             self._target = checked_target(table, options)
         except NotAllowed:
@@ -108,7 +116,7 @@ class PostgresEndpoint:
     ) -> PostgresPool:
         options = self._options
         driver_pool = await asyncpg.create_pool(
-            **_driver_arguments(self._target),
+            **({"connect": self._connect_anew} if self._table.called else _driver_arguments(self._target)),
             min_size=0,
             max_size=options["pool-size"],
             max_inactive_connection_lifetime=options["idle-timeout"],
@@ -130,6 +138,21 @@ class PostgresEndpoint:
         except BaseException:
             await pool.close()
             raise
+
+    async def _connect_anew(self, *_: Any, **given: Any) -> asyncpg.Connection:
+        """A connection with the login that functions give now; a refused one is replaced once."""
+        target, secrets = await asyncio.to_thread(self._read_target)
+        try:
+            return await asyncpg.connect(**given, **_driver_arguments(target))
+        except asyncpg.InvalidAuthorizationSpecificationError:
+            if not await asyncio.to_thread(self._table.forget_called, secrets):
+                raise
+        target, _secrets = await asyncio.to_thread(self._read_target)
+        return await asyncpg.connect(**given, **_driver_arguments(target))
+
+    def _read_target(self) -> tuple[Target, set[str]]:
+        options, secrets = self._table.read(OPTIONS)
+        return checked_target(self._table, options), secrets
 
 
 def _server_settings(ours: Mapping[str, str], target: Target) -> dict[str, str]:
@@ -207,6 +230,8 @@ class PostgresPool:
         """A connection for a block, in which only reading is possible; failures come out explained."""
         try:
             connection = await self._acquire_connection()
+        except (ConnectorError, OptionError):
+            raise  # of a function that gives the password
         except Exception as error:
             # Without its cause: what the driver says of a URL may be a piece of it.
             raise self._failures.explained(error, connecting=True) from None

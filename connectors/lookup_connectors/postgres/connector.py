@@ -153,15 +153,12 @@ class PostgresConnector(
             return ending_of(cause.sqlstate or "")
         return super().ending(error)
 
-    def secrets(self) -> set[str]:
-        return self.table.read(self.OPTIONS)[1]
-
     # Life.
 
     async def aopen(self) -> None:
         """Connect once, so that a bad setting shows early, and find the columns in the catalog."""
         await self.aclose()
-        server = PostgresEndpoint(self.table, self.OPTIONS)
+        server = await PostgresEndpoint.of(self.table)
         pool = await server.pool()
         try:
             async with pool.borrowed() as connection:
@@ -533,7 +530,8 @@ class PostgresConnector(
 
     @asynccontextmanager
     async def _one_pool(self) -> AsyncIterator[PostgresPool]:
-        pool = await PostgresEndpoint(self.table, self.OPTIONS).pool()
+        server = await PostgresEndpoint.of(self.table)
+        pool = await server.pool()
         try:
             yield pool
         finally:

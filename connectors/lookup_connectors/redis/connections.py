@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,7 @@ import redis.asyncio
 from redis import exceptions as errors
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
+from redis.credentials import CredentialProvider
 from redis.retry import Retry
 
 from lookup_connectors.redis.commands_and_replies import READING, Commands, NotPermitted, Steps
@@ -26,12 +28,14 @@ from lookup_hints.spi.address import origin_text, resolved, split_url
 from lookup_hints.spi.secrets import has_reference
 
 CONNECTING: tuple[Option, ...] = (
-    Option("url", TEXT, "redis://user:password@host:6379/0, or rediss:// for TLS.", secret=True),
+    Option(
+        "url", TEXT, "redis://user:password@host:6379/0, or rediss:// for TLS.", secret=True, may_call=True
+    ),
     Option("host", TEXT, "Server, in place of `url`."),
     Option("port", integer(1, 65535), "Port of the server.", default=6379),
     Option("database", integer(0), "Number of the database.", default=0),
     Option("username", TEXT, "User, where the server knows more than one."),
-    Option("password", TEXT, "Password.", secret=True),
+    Option("password", TEXT, "Password.", secret=True, may_call=True),
     Option("tls", BOOLEAN, "Whether to speak TLS; `rediss://` says it, too.", default=False),
     Option("tls-ca", FILE, "File of the authorities to trust; those of the system by default."),
     Option("tls-cert", FILE, "File of the client's certificate."),
@@ -88,6 +92,27 @@ _TIPS = {
 _E = TypeVar("_E", bound=BaseException)
 
 
+class ChangingLogin(CredentialProvider):
+    """The login that the options of ``table`` give at the moment when a connection is made."""
+
+    def __init__(self, table: LookupTable) -> None:
+        self._table = table
+        self._used: set[str] = set()
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        options, self._used = self._table.read(OPTIONS)
+        where = _arguments_of(self._table.name, options)
+        user, password = where.get("username"), where["password"]
+        return (user, password) if user else (password,)
+
+    async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:
+        return await asyncio.to_thread(self.get_credentials)
+
+    def forget(self) -> bool:
+        """Call for another one next time; blocks."""
+        return self._table.forget_called(self._used)
+
+
 @dataclass(frozen=True)
 class RedisEndpoint:
     """A server, or a cluster, and how to connect.
@@ -99,6 +124,7 @@ class RedisEndpoint:
         is_cluster: whether it is a cluster.
         pool_size: connections at once.
         check_node: refuses a node of a cluster that is not allowed.
+        login: what gives the login of each connection, where functions are called for it.
     """
 
     table: str
@@ -107,6 +133,7 @@ class RedisEndpoint:
     is_cluster: bool
     pool_size: int
     check_node: Callable[[str, int], None]
+    login: ChangingLogin | None = field(default=None, repr=False)
 
     @staticmethod
     def check(table: LookupTable) -> None:
@@ -129,11 +156,11 @@ class RedisEndpoint:
     def of(cls, table: LookupTable) -> RedisEndpoint:
         """The server that the options of ``table`` name, on the machine that connects."""
         options, _ = table.read(OPTIONS)
-        where = (
-            _arguments_from_url(table.name, options["url"])
-            if options["url"]
-            else _arguments_from_parts(options)
-        )
+        where = _arguments_of(table.name, options)
+        login = ChangingLogin(table) if table.called else None
+        if login is not None:
+            where = {name: value for name, value in where.items() if name not in ("username", "password")}
+            where["credential_provider"] = login
         is_tls = where.pop("ssl", False)
         if not is_tls and any(options[key] for key in ("tls-ca", "tls-cert")):
             raise _permanent_error(
@@ -151,7 +178,11 @@ class RedisEndpoint:
         check_node = partial(table.check_host, option="url" if options["url"] else "host")
         check_node(where["host"], where["port"])
         place = f"{where['host']}:{where['port']}"
-        return cls(table.name, place, settings, options["cluster"], options["pool-size"], check_node)
+        return cls(table.name, place, settings, options["cluster"], options["pool-size"], check_node, login)
+
+    def forget_login(self) -> bool:
+        """After a refused login: whether the next connection asks functions for a fresh one."""
+        return self.login is not None and self.login.forget()
 
     @property
     def is_single(self) -> bool:
@@ -319,6 +350,10 @@ def _arguments_from_url(table: str, url: str) -> dict[str, Any]:
         "ssl": parts.scheme == "rediss",
         **{name: value for name, value in who.items() if value is not None},
     }
+
+
+def _arguments_of(table: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    return _arguments_from_url(table, options["url"]) if options["url"] else _arguments_from_parts(options)
 
 
 def _arguments_from_parts(options: Mapping[str, Any]) -> dict[str, Any]:

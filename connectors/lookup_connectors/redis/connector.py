@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from redis import exceptions as errors
@@ -71,10 +72,6 @@ class RedisConnector(AsyncLookup, SyncLookup, ReportsHealth):
         is_lost = isinstance(cause, errors.ConnectionError | errors.TimeoutError)
         return "lost" if is_lost else super().ending(error)
 
-    def secrets(self) -> set[str]:
-        """The URL, the password, and what references in the options stand for."""
-        return self.table.read(self.OPTIONS)[1]
-
     # Life.
 
     def open(self) -> None:
@@ -90,7 +87,7 @@ class RedisConnector(AsyncLookup, SyncLookup, ReportsHealth):
 
     async def aopen(self) -> None:
         await self.aclose()
-        live = _OpenAsyncRedis(self.table)
+        live = _OpenAsyncRedis(self.table, await asyncio.to_thread(RedisEndpoint.of, self.table))
         try:
             await live.connect()
         except BaseException:
@@ -160,7 +157,16 @@ class _OpenRedis:
 
     def connect(self) -> None:
         with self.server.failures_explained():
-            self._client.ping()
+            self._log_in(self._client.ping)
+
+    def _log_in(self, ask: Callable[[], _T]) -> _T:
+        """What ``ask`` gives; where the login of a new connection is refused, once more with a fresh one."""
+        try:
+            return ask()
+        except errors.AuthenticationError:
+            if not self.server.forget_login():
+                raise
+            return ask()
 
     def clients(self) -> dict[str, tuple[int, int]] | None:
         """How many clients the server may have, and has; None where the user may not know."""
@@ -179,16 +185,15 @@ class _OpenRedis:
                 result: _T = stop.value
                 return result
             with self.server.failures_explained():
-                pipeline = _pipeline_of(self._client, commands)
-                replies = pipeline.execute(raise_on_error=False)
+                replies = self._log_in(partial(_execute, self._client, commands))
 
     def close(self) -> None:
         self._client.close()
 
 
 class _OpenAsyncRedis:
-    def __init__(self, table: LookupTable) -> None:
-        self.server = RedisEndpoint.of(table)
+    def __init__(self, table: LookupTable, server: RedisEndpoint) -> None:
+        self.server = server
         self.reading = _resolve_reading(table)
         self._client = self.server.async_client()
         # Where all connections are taken redis-py fails; here a lookup waits for one.
@@ -196,7 +201,16 @@ class _OpenAsyncRedis:
 
     async def connect(self) -> None:
         with self.server.failures_explained():
-            await self._client.ping()
+            await self._log_in(self._client.ping)
+
+    async def _log_in(self, ask: Callable[[], Awaitable[_T]]) -> _T:
+        """What ``ask`` gives; where the login of a new connection is refused, once more with a fresh one."""
+        try:
+            return await ask()
+        except errors.AuthenticationError:
+            if not await asyncio.to_thread(self.server.forget_login):
+                raise
+            return await ask()
 
     async def drive(self, steps: Steps[_T]) -> _T:
         replies: Any = None
@@ -210,8 +224,7 @@ class _OpenAsyncRedis:
                     result: _T = stop.value
                     return result
                 with self.server.failures_explained():
-                    pipeline = _pipeline_of(self._client, commands)
-                    replies = await pipeline.execute(raise_on_error=False)
+                    replies = await self._log_in(partial(_execute, self._client, commands))
         finally:
             self._slots.release()
 
@@ -219,12 +232,12 @@ class _OpenAsyncRedis:
         await self._client.aclose()
 
 
-def _pipeline_of(client: Any, commands: Commands) -> Any:
-    """``commands`` to be sent together by ``client``, of either kind."""
+def _execute(client: Any, commands: Commands) -> Any:
+    """The replies to ``commands``, sent together by ``client``; of an asynchronous one, an awaitable."""
     pipeline = client.pipeline(transaction=False)
     for command in commands:
         pipeline.execute_command(*command)
-    return pipeline
+    return pipeline.execute(raise_on_error=False)
 
 
 def _resolve_reading(table: LookupTable) -> Reading:

@@ -21,6 +21,7 @@ from lookup_connectors.adbc.lookup_sql import relation
 
 from lookup_hints.errors import AnswerTooLarge, ConnectorError, LookupTimeout, NotAllowed, OptionError
 from lookup_hints.spi.request_and_answer import LookupTable
+from lookup_hints.spi.secrets import known_secrets
 from lookup_hints.spi.security_policy import Policy
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.tables.catalog import LookupCatalog, build_connector
@@ -458,7 +459,7 @@ def test_options_of_the_driver_are_passed_on_and_never_shown(duck: DuckDbSource)
     assert read(duck.table("t", TEXT, **{"adbc.db.threads": "1"})) == [{"k": "a", "v": 1}]
     table = duck.table("t", TEXT, **{"adbc.db.nosuch": "hunter2hunter2"})
     assert "nosuch" in str(failure_of(lambda: ask(table, {"k": ["a"]})))
-    assert "hunter2hunter2" in AdbcConnector(table).secrets()
+    assert "hunter2hunter2" in known_secrets(AdbcConnector(table))
     catalog = LookupCatalog()
     statement = (
         "CREATE TEMPORARY TABLE t (k STRING) WITH ('connector' = 'adbc', 'driver' = 'adbc_driver_duckdb'"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -214,3 +216,41 @@ def test_of_many_rows_of_a_key_the_server_finds_those_that_held(
     (counted, *_) = own.metrics().values()
     assert counted.keys == len({(row.sym, row.at) for row in own.spark.sql("SELECT * FROM trades").collect()})
     assert sum(row.price is not None for row in found) > 400
+
+
+def test_a_function_gives_the_password_on_each_worker(
+    session: LookupSession, server: PostgresServer, tmp_path: Path
+) -> None:
+    server.execute("CREATE ROLE told LOGIN; GRANT USAGE ON SCHEMA shop TO told")
+    server.execute('GRANT SELECT ON shop."Customers" TO told')
+    calls = tmp_path / "calls"
+    (tmp_path / "told_logins.py").write_text(
+        f"""
+import os, asyncio, asyncpg
+
+async def change(password):
+    connection = await asyncpg.connect({server.url(sslmode="disable")!r})
+    await connection.execute(f"ALTER ROLE told PASSWORD '{{password}}'")
+    await connection.close()
+
+def password():
+    with open({str(calls)!r}, "a") as file:
+        file.write(f"{{os.getpid()}}\\n")
+    given = f"s3cret-{{os.getpid()}}"
+    asyncio.run(change(given))
+    return given, 60
+"""
+    )
+    session.spark.sparkContext.addPyFile(str(tmp_path / "told_logins.py"))
+    session.sql(
+        f"CREATE TEMPORARY TABLE told (id BIGINT, part STRING, mood STRING) WITH ('connector' = 'postgres',"
+        f" 'host' = '127.0.0.1', 'port' = '{server.port}', 'database' = 'postgres', 'user' = 'told',"
+        " 'sslmode' = 'disable', 'password' = '${call:told_logins:password}',"
+        " 'table-name' = 'shop.\"Customers\"')"
+    )
+    query = "SELECT /*+ LOOKUP('table'='c') */ o.n, c.mood FROM orders o JOIN told c ON o.id = c.id AND o.part = c.part"
+    assert "s3cret" not in session.explain(query)
+    assert not calls.exists(), "planning calls nothing"
+    rows = session.sql(query).collect()
+    assert sorted((row.n, row.mood) for row in rows) == [(1, "glad"), (2, None), (3, "sad"), (6, "glad")]
+    assert str(os.getpid()) not in calls.read_text().split(), "workers called it"

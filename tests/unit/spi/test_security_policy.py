@@ -183,7 +183,7 @@ def test_switches_are_read_from_every_place() -> None:
 @pytest.mark.parametrize(
     ("switch", "text", "said"),
     [
-        (REFERENCES, "secret:x", "'secret:x' does not begin with env:, file: or conf:"),
+        (REFERENCES, "secret:x", "'secret:x' does not begin with env:, file:, conf: or call:"),
         (REFERENCES, "file:secrets/*", "'file:secrets/*' is not an absolute path without '..'"),
         (REFERENCES, "file:/a/../b", "'file:/a/../b' is not an absolute path without '..'"),
         (HOSTS, "https://api.example.com", "'https://api.example.com' is not a host"),

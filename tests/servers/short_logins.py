@@ -1,0 +1,179 @@
+"""Logins that end after seconds, on real servers, and lookups under them for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from secrets import token_urlsafe
+from types import ModuleType
+
+import pyarrow as pa
+
+from lookup_hints.spi import AsyncLookup
+from lookup_hints.spi.request_and_answer import LookupTable, Outcomes, PlacedRows
+from tests.servers.postgres import PostgresServer
+from tests.servers.redis import RedisServer
+from tests.unit.connectors.asking import request_for
+
+LIFE = 5.0
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
+KEYS = 20
+_numbers = count()
+
+
+class Issuer:
+    """What gives logins: each is good for ``life`` seconds, or until the next one is given.
+
+    Every second one is said to live longer than it does, as if a clock were wrong.
+    """
+
+    def __init__(self, grant: Callable[[str, float], None], life: float = LIFE) -> None:
+        self._grant, self._life = grant, life
+        self._at_work = threading.Lock()
+        self.given: list[str] = []
+
+    def __call__(self) -> tuple[str, float]:
+        assert self._at_work.acquire(blocking=False), "one call at a time in a process"
+        try:
+            token = token_urlsafe()
+            self._grant(token, self._life)
+            self.given.append(token)
+            return token, self._life * (1.6 if len(self.given) % 2 == 0 else 1.0)
+        finally:
+            self._at_work.release()
+
+
+@contextmanager
+def function_of(issuer: Callable[[], object]) -> Iterator[str]:
+    """A reference to ``issuer``, as options write it."""
+    name = f"short_logins_{next(_numbers)}"
+    module = ModuleType(name)
+    module.login = issuer  # type: ignore[attr-defined]
+    sys.modules[name] = module
+    try:
+        yield f"${{call:{name}:login}}"
+    finally:
+        del sys.modules[name]
+
+
+@contextmanager
+def postgres_table(server: PostgresServer, life: float = LIFE) -> Iterator[tuple[LookupTable, Issuer]]:
+    """A table whose role has a password that ends; connections are closed as soon as they are idle."""
+    role = f"short_{next(_numbers)}"
+    server.execute(
+        f"""CREATE TABLE IF NOT EXISTS short_people AS SELECT n::bigint AS id, 'name ' || n AS name
+            FROM generate_series(0, {KEYS - 1}) AS n;
+            CREATE ROLE {role} LOGIN; GRANT SELECT ON short_people TO {role}"""
+    )
+
+    def grant(token: str, seconds: float) -> None:
+        until = f"SELECT format('ALTER ROLE {role} PASSWORD %L VALID UNTIL %L', $1::text, now() + $2)"
+        server.execute(server.fetch(until, token, timedelta(seconds=seconds))[0][0])
+
+    issuer = Issuer(grant, life)
+    with function_of(issuer) as reference:
+        options = {
+            "connector": "postgres",
+            "url": f"postgresql://{role}:{reference}@127.0.0.1:{server.port}/postgres?sslmode=disable",
+            "table-name": "short_people",
+            "idle-timeout": "100 ms",
+        }
+        yield LookupTable("people", SCHEMA, ("id",), options), issuer
+
+
+@contextmanager
+def redis_table(server: RedisServer, life: float = LIFE) -> Iterator[tuple[LookupTable, Issuer]]:
+    """The same for a user of Redis, whose passwords are taken away."""
+    user = f"short_{next(_numbers)}"
+    for key in range(KEYS):
+        server.run("HSET", f"short:{key}", "name", f"name {key}")
+
+    def grant(token: str, seconds: float) -> None:
+        server.run("ACL", "SETUSER", user, "on", "resetpass", f">{token}", "~*", "+@read", "+@connection")
+        timer = threading.Timer(seconds, lambda: server.run("ACL", "SETUSER", user, f"<{token}"))
+        timer.daemon = True
+        timer.start()
+
+    issuer = Issuer(grant, life)
+    with function_of(issuer) as reference:
+        options = {"connector": "redis", "host": "127.0.0.1", "port": str(server.port), "username": user}
+        options |= {"password": reference, "key": "short:{id}"}
+        yield LookupTable("people", SCHEMA, ("id",), options), issuer
+
+
+@contextmanager
+def http_table(life: float = LIFE) -> Iterator[tuple[LookupTable, Issuer]]:
+    """The same for an API whose tokens end."""
+    good: dict[str, float] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+            is_good = time.monotonic() < good.get(token, 0.0)
+            key = self.path.rpartition("/")[2]
+            body = f'{{"id": {key}, "name": "name {key}"}}' if is_good else '{"error": "token expired"}'
+            self.send_response(200 if is_good else 401)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    def grant(token: str, seconds: float) -> None:
+        good[token] = time.monotonic() + seconds
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    issuer = Issuer(grant, life)
+    try:
+        with function_of(issuer) as reference:
+            url = f"http://127.0.0.1:{server.server_port}/people/{{id}}"
+            options = {"connector": "http", "url": url, "token": reference}
+            yield LookupTable("people", SCHEMA, ("id",), options), issuer
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def look_up_for(
+    seconds: float, connector: AsyncLookup, between: Callable[[], object] = lambda: None
+) -> tuple[int, list[Exception]]:
+    """How many requests were made in so many seconds, four at once, and those that failed or were wrong."""
+    request = request_for(SCHEMA, {"id": list(range(KEYS))})
+    expected = [{"id": key, "name": f"name {key}"} for key in range(KEYS)]
+    failures: list[Exception] = []
+
+    async def ask() -> None:
+        try:
+            answer = await connector.alookup(request)
+            failures.extend(answer.failures.values() if isinstance(answer, Outcomes) else ())
+        except Exception as error:
+            failures.append(error)
+            return
+        rows = answer.rows if isinstance(answer, Outcomes | PlacedRows) else answer
+        assert sorted(rows.to_pylist(), key=lambda row: row["id"]) == expected
+
+    async def run() -> int:
+        asked, end = 0, time.monotonic() + seconds
+        await connector.aopen()
+        try:
+            while time.monotonic() < end:
+                await asyncio.gather(*(ask() for _ in range(4)))
+                asked += 4
+                await asyncio.sleep(0.2)  # connections end meanwhile
+                between()
+        finally:
+            await connector.aclose()
+        return asked
+
+    return asyncio.run(run()), failures
