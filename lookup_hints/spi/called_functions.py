@@ -49,7 +49,7 @@ class CalledFunction:
         with _calling:
             if self._value is None or not self.is_kept():
                 began = time.monotonic()
-                value, seconds = self._call(option, table)
+                value, seconds = self._call_function(option, table)
                 self._value, self._until = value, began + seconds
                 self.given = (*self.given[1 - MOST_KNOWN :], value)
             return self._value
@@ -60,7 +60,7 @@ class CalledFunction:
             if self._value in refused:
                 self._value = None
 
-    def _call(self, option: str, table: str) -> tuple[str, float]:
+    def _call_function(self, option: str, table: str) -> tuple[str, float]:
         where = f"on {socket.gethostname()}, for the option {option!r} of table {table}"
         function = self._find_function(where)
         try:

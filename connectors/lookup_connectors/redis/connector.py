@@ -185,7 +185,7 @@ class _OpenRedis:
                 result: _T = stop.value
                 return result
             with self.server.failures_explained():
-                replies = self._log_in(partial(_execute, self._client, commands))
+                replies = self._log_in(partial(_execute_pipeline, self._client, commands))
 
     def close(self) -> None:
         self._client.close()
@@ -224,7 +224,7 @@ class _OpenAsyncRedis:
                     result: _T = stop.value
                     return result
                 with self.server.failures_explained():
-                    replies = await self._log_in(partial(_execute, self._client, commands))
+                    replies = await self._log_in(partial(_execute_pipeline, self._client, commands))
         finally:
             self._slots.release()
 
@@ -232,7 +232,7 @@ class _OpenAsyncRedis:
         await self._client.aclose()
 
 
-def _execute(client: Any, commands: Commands) -> Any:
+def _execute_pipeline(client: Any, commands: Commands) -> Any:
     """The replies to ``commands``, sent together by ``client``; of an asynchronous one, an awaitable."""
     pipeline = client.pipeline(transaction=False)
     for command in commands:
