@@ -133,7 +133,9 @@ def _output_schema(returns: str | StructType, df: DataFrame) -> pa.Schema:
     if isinstance(returns, str):
         schema = columns_of(returns, plain_timestamp(lambda key: df.sparkSession.conf.get(key, None)))
     else:
-        schema = columns_of(_struct_as_ddl(returns))
+        schema = columns_of(
+            ", ".join(f"{quoted(each.name)} {each.dataType.simpleString()}" for each in returns.fields)
+        )
     taken = {name.lower() for name in df.columns}
     for name in schema.names:
         if name.lower() in taken:
@@ -171,10 +173,6 @@ def _select_one(df: DataFrame, value: str | Column) -> DataFrame:
         return df.select(value)
     names = [name for name in df.columns if name.lower() == value.lower()]
     return df.select(quoted(names[0])) if len(names) == 1 else df.selectExpr(f"(\n{value}\n) AS input")
-
-
-def _struct_as_ddl(returns: StructType) -> str:
-    return ", ".join(f"{quoted(each.name)} {each.dataType.simpleString()}" for each in returns.fields)
 
 
 def _kind_of_join(how: str) -> str:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 
 
 class LookupHintsError(Exception):
@@ -124,7 +125,8 @@ class ConnectorError(LookupHintsError):
         return self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_error, (type(self), self.message, self.permanent, self.retry_after)
+        rebuild = partial(type(self), permanent=self.permanent, retry_after=self.retry_after)
+        return rebuild, (self.message,)
 
 
 class AnswerTooLarge(ConnectorError):
@@ -165,12 +167,6 @@ class AnswerError(ConnectorError):
 
 class InternalError(LookupHintsError):
     """Something that cannot happen did: a defect of this library, please report it."""
-
-
-def _rebuild_error(
-    kind: type[ConnectorError], message: str, permanent: bool, retry_after: float | None
-) -> ConnectorError:
-    return kind(message, permanent=permanent, retry_after=retry_after)
 
 
 def nearest(name: str, known: Sequence[str]) -> str:

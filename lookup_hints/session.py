@@ -201,7 +201,7 @@ class LookupSession:
             ...                     retry=FixedDelay(3, 10.0).if_miss(), timeout=60.0)
         """
         options = frame_join.read_options("lookup_join", locals())  # by their names among the arguments
-        connector = self._connector_named(table)
+        connector = build_connector(self._statements.scope.table(table))
         request = frame_join.JoinRequest(
             pairs=frame_join.pairs_of(on),
             is_using=frame_join.is_using(on),
@@ -373,9 +373,6 @@ class LookupSession:
     def streams(self) -> Streams:
         """The streaming queries that INSERT statements of this session started: to wait for and to stop."""
         return self._state.streams
-
-    def _connector_named(self, name: str) -> Connector:
-        return build_connector(self._statements.scope.table(name))
 
 
 def enable(spark: SparkSession) -> LookupSession:

@@ -102,7 +102,13 @@ def _check_setting(key: str, value: str, key_at: Span | None, value_at: Span | N
     option = SESSION_KEYS.get(key)
     if option is None:
         known = [each for each in SESSION_KEYS if _prefix_and_word(each) == _prefix_and_word(key.lower())]
-        raise OptionError(_unknown_option(key, key_at, known))
+        tip = (
+            _of_flink(key, flink.SESSION_OPTIONS)
+            or did_you_mean(key, known)
+            or _of_flink(key, flink.OTHER_SESSION_OPTIONS)
+            or nearest(key, known)
+        )
+        raise OptionError(Problem(f"No session option is called {key!r}.", key_at, tip))
     try:
         option.type.parse(value)
     except ValueError as error:
@@ -117,16 +123,6 @@ def _is_ours(key: str) -> bool:
 
 def _of_flink(key: str, options: Mapping[str, str]) -> str:
     return instead_of(key.lower().removeprefix("spark."), options)
-
-
-def _unknown_option(key: str, at: Span | None, known: list[str]) -> Problem:
-    tip = (
-        _of_flink(key, flink.SESSION_OPTIONS)
-        or did_you_mean(key, known)
-        or _of_flink(key, flink.OTHER_SESSION_OPTIONS)
-        or nearest(key, known)
-    )
-    return Problem(f"No session option is called {key!r}.", at, tip)
 
 
 def _prefix_and_word(key: str) -> tuple[bool, str]:

@@ -84,14 +84,10 @@ def _write_archive(target: Path, contents: Iterable[tuple[str, bytes]]) -> Path:
     unfinished = target.with_name(f"{target.name}.part")
     with ZipFile(unfinished, "w", ZIP_DEFLATED) as archive:
         for name, content in contents:
-            _add_file(archive, name, content)
+            info = ZipInfo(name, _LONG_AGO)
+            info.compress_type = ZIP_DEFLATED
+            archive.writestr(info, content)
     return unfinished.replace(target)
-
-
-def _add_file(archive: ZipFile, name: str, content: bytes) -> None:
-    info = ZipInfo(name, _LONG_AGO)
-    info.compress_type = ZIP_DEFLATED
-    archive.writestr(info, content)
 
 
 def _find_importable(name: str) -> Module:

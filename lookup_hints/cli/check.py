@@ -140,7 +140,13 @@ class _Checker:
         return checked
 
     def _check_text(self, text: SqlText) -> _Checked:
-        self._check_parameters(text)
+        if self._given.params is not None:
+            unbound = [(name, at) for name, at in parameters(text) if name not in self._given.params]
+            if unbound:
+                message, tip = "The parameter :{} has no value.", "Give it: --param {}=VALUE."
+                raise QueryError(
+                    [Problem(message.format(name), at, tip.format(name)) for name, at in unbound]
+                )
         statement = read_statement(text, self._catalog.concerns, plain_timestamp(self._settings.get))
         if isinstance(statement, StreamInsert):
             return self._check_stream(statement)
@@ -154,21 +160,9 @@ class _Checker:
             self._settings[statement.key] = statement.value
         elif isinstance(statement, CreateLookupTable):
             self._create_table(statement)
-        elif isinstance(statement, DropTable):
-            self._drop_table(statement)
+        elif isinstance(statement, DropTable) and self._catalog.find(statement.name) is not None:
+            self._catalog.drop(statement.name)
         return _Checked(is_ours=True)
-
-    def _check_parameters(self, text: SqlText) -> None:
-        if self._given.params is None:
-            return
-        unbound = [(name, at) for name, at in parameters(text) if name not in self._given.params]
-        if unbound:
-            raise QueryError(
-                [
-                    Problem(f"The parameter :{name} has no value.", at, _tip_for_param(name))
-                    for name, at in unbound
-                ]
-            )
 
     def _create_table(self, ddl: CreateLookupTable) -> None:
         """Create a table; one that takes its columns from its source has none here, if they are not known."""
@@ -186,11 +180,7 @@ class _Checker:
             ddl = replace(ddl, columns=known.schema, primary_key=known.primary_key)
         elif ddl.columns is None:
             ddl = replace(ddl, columns=pa.schema([]))
-        self._catalog.create(ddl, _reference_to)
-
-    def _drop_table(self, ddl: DropTable) -> None:
-        if self._catalog.find(ddl.name) is not None:
-            self._catalog.drop(ddl.name)
+        self._catalog.create(ddl, "${{conf:{}}}".format)
 
     def _check_stream(self, insert: StreamInsert) -> _Checked:
         """Check a statement that starts a streaming query; whether its sink is a table, Spark knows."""
@@ -331,10 +321,6 @@ def _text_of_checked(checked: _Checked, line: int) -> str:
     return joins_text(checked.plan, line)
 
 
-def _tip_for_param(name: str) -> str:
-    return f"Give it: --param {name}=VALUE."
-
-
 def _finding_in(statement: ScriptStatement, problem: Problem, script: str) -> Finding:
     """The finding of a problem with ``statement``; its excerpt shows no values of a table's options."""
     place = problem.at or _named_in_with(statement.text, problem.message)
@@ -365,10 +351,6 @@ def _first_line(statement: ScriptStatement, script: str) -> Span:
 def _finding_at(problem: Problem, at: Span) -> Finding:
     message = f"{problem.message} {problem.tip}".rstrip()
     return Finding(message, at.line, at.column, start=at.start, end=at.end)
-
-
-def _reference_to(key: str) -> str:
-    return f"${{conf:{key}}}"
 
 
 @dataclass(frozen=True)
@@ -430,7 +412,17 @@ def as_github(found: Findings) -> str:
 
 def as_json(found: Findings) -> str:
     """A list of objects: file, line, column, severity (``error`` or ``note``) and message."""
-    listed = [_as_object(file, each) for file, findings in found.items() for each in findings]
+    listed = [
+        {
+            "file": file,
+            "line": each.line,
+            "column": each.column,
+            "severity": _kind_of_finding(each),
+            "message": each.message,
+        }
+        for file, findings in found.items()
+        for each in findings
+    ]
     return json.dumps(listed, indent=2)
 
 
@@ -482,27 +474,14 @@ def _escape_property(text: str) -> str:
     return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _as_object(file: str, finding: Finding) -> dict[str, Any]:
-    return {
-        "file": file,
-        "line": finding.line,
-        "column": finding.column,
-        "severity": _kind_of_finding(finding),
-        "message": finding.message,
-    }
-
-
 def _sarif_result(file: str, finding: Finding) -> dict[str, Any]:
     region = {"startLine": finding.line, "startColumn": finding.column}
+    # A relative path stays relative, so that the reader finds it in its own copy of the files.
+    path = Path(file)
+    uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
     return {
         "ruleId": _RULE,
         "level": _kind_of_finding(finding),
         "message": {"text": finding.message},
-        "locations": [{"physicalLocation": {"artifactLocation": {"uri": _file_uri(file)}, "region": region}}],
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}],
     }
-
-
-def _file_uri(file: str) -> str:
-    """A relative path stays relative, so that the reader finds it in its own copy of the files."""
-    path = Path(file)
-    return path.as_uri() if path.is_absolute() else quote(path.as_posix())

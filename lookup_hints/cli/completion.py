@@ -59,7 +59,8 @@ def candidates(text: str, at: int, names: CompletionNames, *, asked: bool = True
         return list(_complete_in_unclosed(before, after))
     setting = re.match(r"\s*SET\s+([\w.-]*)$", before, re.IGNORECASE)
     if setting:
-        return _match_prefix(setting[1], ((key, SESSION_KEYS[key].meaning) for key in _setting_keys()))
+        ours = {key: each.meaning for key, each in SESSION_KEYS.items() if not key.startswith("spark.")}
+        return _match_prefix(setting[1], ours.items())
     options = _options_of_table(before.code, before.code)
     if options is not None:
         return list(_complete_option(before.code, options, "", after))
@@ -209,10 +210,6 @@ def _own_options(connectors: Sequence[str]) -> Mapping[str, Option]:
     return {option.key: option for option in own}
 
 
-def _setting_keys() -> list[str]:
-    return [key for key in SESSION_KEYS if not key.startswith("spark.")]
-
-
 # --- names and words -------------------------------------------------------------------------------
 
 
@@ -272,15 +269,11 @@ def _complete_name(
     columns = [(column, alias) for alias, table in joined for column in names.columns(table)]
     aliases = [(alias, "table") for alias, _ in joined]
     words = [
-        (_case_as_typed(word, typed), "")
+        (word.lower() if typed.islower() else word, "")
         for word in ((*OFFERED_WORDS, *FIRST_WORDS) if before else FIRST_WORDS)
     ]
     offered = [*columns, *aliases, *words] if before else words
     return _match_prefix(typed, dict.fromkeys(offered))
-
-
-def _case_as_typed(word: str, typed: str) -> str:
-    return word.lower() if typed.islower() else word
 
 
 class CompletionNames(Protocol):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from lookup_hints.cli import job
 from lookup_hints.cli.arguments import WELL, WrongUse
 from lookup_hints.cli.job import run_with_streams
+from lookup_hints.errors import counted
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.runs.statement_run import StatementRun
 from lookup_hints.statements import ScriptStatement, split_statements
@@ -97,7 +98,11 @@ def run(session: LookupSession, script: Path) -> int:
         written = session.spark.read.parquet(str(script.parent / "enriched")).count()
         _print_block(
             _END.format(
-                written=written, folder=script.parent, command=command_to_type(), **_quoted_paths(script)
+                written=written,
+                folder=script.parent,
+                command=command_to_type(),
+                script=shlex.quote(str(script)),
+                more=shlex.quote(str(script.parent / "orders" / "4.json")),
             )
         )
     return code
@@ -185,9 +190,8 @@ def _explain_first(ran: StatementRun) -> str:
     counts = _counts_of(ran)
     return (
         f"{counts.rows_in} rows came, and the source was asked for {counts.keys} keys in"
-        f" {_requests_text(counts)}:"
-        f" a task asks for equal keys once.\nCustomer {_LATE[0]} is not in the database yet, so the LEFT JOIN"
-        " shows NULL."
+        f" {counted(int(counts.requests), 'request')}: a task asks for equal keys once.\n"
+        f"Customer {_LATE[0]} is not in the database yet, so the LEFT JOIN shows NULL."
     )
 
 
@@ -200,14 +204,6 @@ def _explain_second(ran: StatementRun) -> str:
         f"Customer {late} was missed at first. While the lookup waited, the demo wrote the row of {name} into"
         " the\ndatabase, and a retry found it. Keys that are found at once do not wait for it."
     )
-
-
-def _requests_text(counts: LookupMetrics) -> str:
-    return f"{counts.requests} request{'' if counts.requests == 1 else 's'}"
-
-
-def _quoted_paths(script: Path) -> dict[str, str]:
-    return {"script": shlex.quote(str(script)), "more": shlex.quote(str(script.parent / "orders" / "4.json"))}
 
 
 def command_to_type() -> str:

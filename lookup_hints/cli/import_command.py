@@ -72,7 +72,11 @@ def run_import(options: argparse.Namespace) -> int:
                 why = found.why.removeprefix(f"table {found.operation}: ")
                 print(_to_one_line(f"no table: {found.operation}: {why}"), file=sys.stderr)
                 continue
-            print(f"{_statement_text(found)}\n", flush=True)
+            texts = found.table.options.values()
+            variables = {name: None for text in texts for kind, name in references(text) if kind == "env"}
+            notes = [*([f"to be set: {', '.join(variables)}"] if variables else []), *found.notes]
+            comments = "".join(f"-- {_to_one_line(note)}\n" for note in notes)
+            print(f"{comments}{create_statement(found.table, ())};\n", flush=True)
             printed += 1
     return WELL if printed else FAILED
 
@@ -86,13 +90,6 @@ def _check_imported(found: Imported) -> Imported | Refused:
         return Refused(name, str(error))
     hidden = [key for key, text in found.table.options.items() if masked_text(text) != text]
     return Refused(name, f"{hidden[0]!r} looks as if it held a password") if hidden else found
-
-
-def _statement_text(found: Imported) -> str:
-    options = found.table.options.values()
-    variables = dict.fromkeys(name for text in options for kind, name in references(text) if kind == "env")
-    notes = [*([f"to be set: {', '.join(variables)}"] if variables else []), *found.notes]
-    return "".join(f"-- {_to_one_line(note)}\n" for note in notes) + create_statement(found.table, ()) + ";"
 
 
 def _to_one_line(text: str) -> str:

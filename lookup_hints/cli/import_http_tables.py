@@ -65,7 +65,9 @@ def type_of(value: Any) -> pa.DataType:
         NoType: no column can hold it.
     """
     if isinstance(value, dict):
-        return _type_of_object(value)
+        if value and all(map(_NAME_OF_A_ROW.fullmatch, value)):
+            return pa.map_(pa.string(), together(map(type_of, value.values())))
+        return pa.struct([struct_field(name, partial(type_of, each)) for name, each in value.items()])
     if isinstance(value, list):
         return pa.list_(together(map(type_of, value)))
     if isinstance(value, str):
@@ -74,13 +76,10 @@ def type_of(value: Any) -> pa.DataType:
         return pa.bool_()
     if isinstance(value, int):
         return pa.int64() if abs(value) <= 2**53 else _exact_type(Decimal(value))
-    return pa.null() if value is None else _type_of_fraction(value)
-
-
-def _type_of_object(value: dict[str, Any]) -> pa.DataType:
-    if value and all(map(_NAME_OF_A_ROW.fullmatch, value)):
-        return pa.map_(pa.string(), together(map(type_of, value.values())))
-    return pa.struct([struct_field(name, partial(type_of, each)) for name, each in value.items()])
+    if value is None:
+        return pa.null()
+    is_double = isinstance(value, float) or Decimal(repr(float(value))) == value
+    return pa.float64() if is_double else _exact_type(value)
 
 
 def _type_of_text(text: str) -> pa.DataType:
@@ -97,12 +96,6 @@ def _type_of_text(text: str) -> pa.DataType:
     if match.re is _DATE:
         return pa.date32()
     return TIMESTAMP if zone else TIMESTAMP_NTZ
-
-
-def _type_of_fraction(value: Decimal | float) -> pa.DataType:
-    if isinstance(value, float) or Decimal(repr(float(value))) == value:
-        return pa.float64()
-    return _exact_type(value)
 
 
 def _exact_type(value: Decimal) -> pa.DataType:

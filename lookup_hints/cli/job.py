@@ -188,17 +188,13 @@ class Showing:
     @property
     def tell(self) -> Callable[..., None]:
         """Prints into the report, at once; nothing where it is quiet."""
-        return _print_nothing if self.quiet else partial(print, file=self.report, flush=True)
+        return (lambda _: None) if self.quiet else partial(print, file=self.report, flush=True)
 
     @classmethod
     def of(cls, options: argparse.Namespace, *, bar: bool) -> Showing:
         """As options of a command say; ``bar``: whether the standard error is a terminal."""
         quiet, verbose = options.quiet, bool(options.verbose)
         return cls(options.rows, bar and not quiet, options.analyze, quiet, verbose)
-
-
-def _print_nothing(_: str) -> None:
-    """Takes the place of the report."""
 
 
 def run(session: LookupSession, script: Script, showing: Showing) -> int:
@@ -252,7 +248,16 @@ def run_statement(
         if is_analyzed:
             run_to_its_end(frame)
             return ""
-        return _result_text(frame, showing, is_text=ran.gives_text)
+        if showing.format != TABLE:
+            return written(frame, showing.format, showing.rows)
+        rows = showing.rows or 0
+        if ran.gives_text:
+            return "".join(f"{row[0]}\n" for row in frame.collect())
+        if not frame.columns or rows <= 0:
+            return ""
+        with redirect_stdout(io.StringIO()) as printed:  # the bar must have gone before the rows come
+            frame.show(rows, truncate=40)
+        return printed.getvalue()
 
     shown = ran.take(rows_of)
     if ran.stream is not None:
@@ -265,19 +270,6 @@ def run_statement(
     _print_counts(ran, showing)
     showing.tell(f"{ran.seconds:.1f} s")
     return ran
-
-
-def _result_text(frame: DataFrame, showing: Showing, *, is_text: bool) -> str:
-    if showing.format != TABLE:
-        return written(frame, showing.format, showing.rows)
-    rows = showing.rows or 0
-    if is_text:
-        return "".join(f"{row[0]}\n" for row in frame.collect())
-    if not frame.columns or rows <= 0:
-        return ""
-    with redirect_stdout(io.StringIO()) as printed:  # the bar must have gone before the rows come
-        frame.show(rows, truncate=40)
-    return printed.getvalue()
 
 
 def head_of(statement: ScriptStatement, number: int, of: int) -> str:

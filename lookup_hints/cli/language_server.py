@@ -20,7 +20,6 @@ from lookup_hints.cli.completion import Candidate, candidates, option_at, relati
 from lookup_hints.cli.names_in_text import created_name
 from lookup_hints.errors import LookupHintsError, QueryError
 from lookup_hints.spi.arrow_types import sql_type
-from lookup_hints.spi.option_values import Option
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut
 from lookup_hints.statements import ScriptStatement, split_statements
@@ -72,7 +71,9 @@ class EditedScript:
         if given is not None and given.value and given.key == "connector":
             return _connector_text(given.value), given.place
         if given is not None:
-            return _option_text(given.key, given.option), given.place
+            default = f", default {given.option.shown_default}" if given.option.shown_default else ""
+            head = f"**{given.key}** ({given.option.shown_type}{default})"
+            return f"{head}\n\n{given.option.shown_meaning}", given.place
         name = next((each for each in text.code if each.start <= at < each.end and each.is_name), None)
         if name is None:
             return None
@@ -101,11 +102,6 @@ def _split_or_none(text: str) -> Sequence[ScriptStatement]:
         return split_statements(text)
     except QueryError:  # a quote or a comment is not closed yet
         return []
-
-
-def _option_text(key: str, option: Option) -> str:
-    default = f", default {option.shown_default}" if option.shown_default else ""
-    return f"**{key}** ({option.shown_type}{default})\n\n{option.shown_meaning}"
 
 
 def _connector_text(name: str) -> str:

@@ -41,7 +41,9 @@ def written(frame: DataFrame, kind: str, rows: int | None) -> str:
         return ""
     if kind in ("json", "jsonl"):
         lines = _take_json(frame, _columns_by_name(frame), rows)
-        return _as_array(lines) if kind == "json" else "".join(f"{line}\n" for line in lines)
+        if kind == "jsonl":
+            return "".join(f"{line}\n" for line in lines)
+        return "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
     cells = [_cells_of_line(line) for line in _take_json(frame, _columns_by_number(frame), rows)]
     return (_as_csv if kind == "csv" else _as_markdown)(frame.columns, cells)
 
@@ -52,13 +54,9 @@ def written(frame: DataFrame, kind: str, rows: int | None) -> str:
 def _take_json(frame: DataFrame, columns: Sequence[Column], rows: int | None) -> list[str]:
     from pyspark.sql import functions
 
-    texts = _by_number(frame).select(functions.to_json(functions.struct(*columns), _EXACT))
+    numbered = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))  # two may have one name
+    texts = numbered.select(functions.to_json(functions.struct(*columns), _EXACT))
     return [row[0] for row in (texts.collect() if rows is None else texts.take(rows))]
-
-
-def _by_number(frame: DataFrame) -> DataFrame:
-    """Two columns may have one name."""
-    return frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
 
 
 def _columns_by_name(frame: DataFrame) -> list[Column]:
@@ -89,18 +87,10 @@ def _columns_by_number(frame: DataFrame) -> list[Column]:
 # --- as text ---------------------------------------------------------------------------------------
 
 
-def _as_array(lines: Sequence[str]) -> str:
-    return "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
-
-
 def _cells_of_line(line: str) -> list[CellText]:
     # Numbers stay the text that they are: a float would round decimals.
     values: dict[str, Any] = json.loads(line, parse_float=str, parse_int=str)
-    return [_cell_text(value) for value in values.values()]
-
-
-def _cell_text(value: str | bool | None) -> CellText:
-    return str(value).lower() if isinstance(value, bool) else value
+    return [str(value).lower() if isinstance(value, bool) else value for value in values.values()]
 
 
 # Not Spark's to_csv, which refuses nested columns and binary on older versions. (docs/decisions/0155)

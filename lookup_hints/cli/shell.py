@@ -72,7 +72,9 @@ class Shell:
             self._run_all(first, shown=True)
             while self._run_input(ask):
                 pass
-            self._stop_streams(known)
+            self._session.streams.stop()
+            if self._session.streams.started[known:]:
+                self._showing.tell(f"\n{stream_summary(self._session.streams.started[known:])}")
         return WELL
 
     def _run_input(self, ask: Callable[[], str]) -> bool:
@@ -122,11 +124,6 @@ class Shell:
             self._ran()
         return True
 
-    def _stop_streams(self, known: int) -> None:
-        self._session.streams.stop()
-        if self._session.streams.started[known:]:
-            self._showing.tell(f"\n{stream_summary(self._session.streams.started[known:])}")
-
 
 @contextmanager
 def _catch_interrupts() -> Iterator[None]:
@@ -155,7 +152,11 @@ def run_cancellable(spark: SparkSession, run: Callable[[], None]) -> None:
 
     def work() -> None:
         try:
-            _tag_jobs(spark, mark)
+            # Make Spark's further jobs of this thread cancellable by ``mark``, except streams.
+            if is_connect(spark):
+                spark.addTag(mark)
+            else:
+                spark.sparkContext.setJobGroup(mark, "lookup-hints shell")
             run()
         except BaseException as error:
             done.set_exception(error)
@@ -175,14 +176,6 @@ def run_cancellable(spark: SparkSession, run: Callable[[], None]) -> None:
 def _start_thread(work: Callable[[], None]) -> None:
     """On a thread that does not keep the shell from ending."""
     threading.Thread(target=copy_context().run, args=(work,), name="shell-statement", daemon=True).start()
-
-
-def _tag_jobs(spark: SparkSession, mark: str) -> None:
-    """Make Spark's further jobs of this thread cancellable by ``mark``, except streams."""
-    if is_connect(spark):
-        spark.addTag(mark)
-    else:
-        spark.sparkContext.setJobGroup(mark, "lookup-hints shell")
 
 
 def _cancel_jobs(spark: SparkSession, mark: str, done: Future[None]) -> None:

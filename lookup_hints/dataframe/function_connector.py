@@ -52,17 +52,14 @@ class FunctionConnector(AsyncRowLookup):
             result = await loop.run_in_executor(self._threads, self._function, *arguments)
             if inspect.isawaitable(result):  # a function that returns a coroutine, as a partial may
                 result = await result
-        return self._result_rows(result)
+        if result is None:
+            return []
+        return [self._result_row(each) for each in (result if isinstance(result, list) else [result])]
 
     async def aclose(self) -> None:
         """Let go of the threads."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _result_rows(self, result: Any) -> list[Mapping[str, Any]]:
-        if result is None:
-            return []
-        return [self._result_row(each) for each in (result if isinstance(result, list) else [result])]
 
     def _result_row(self, value: Any) -> Mapping[str, Any]:
         if isinstance(value, Mapping):

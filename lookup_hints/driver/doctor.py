@@ -73,17 +73,15 @@ class DoctorReport:
             own = [each for each in self.findings if each.table == table]
             title = self.titles.get(table, "")
             lines += [f"{table}: {title}" if title else table, *(_lines_of_findings(own, executors)), ""]
-        return "\n".join([*lines, self._summary_text()])
-
-    __repr__ = __str__  # what a notebook shows
-
-    def _summary_text(self) -> str:
         broken = sorted({each.table for each in self.findings if each.check.verdict == "fail"})
         warnings = len(
             {(each.table, each.check.what) for each in self.findings if each.check.verdict == "warn"}
         )
         warned = f"; {counted(warnings, 'warning')}" if warnings else ""
-        return f"broken: {', '.join(broken)}{warned}" if broken else f"all is well{warned}"
+        verdict = f"broken: {', '.join(broken)}" if broken else "all is well"
+        return "\n".join([*lines, verdict + warned])
+
+    __repr__ = __str__  # what a notebook shows
 
 
 @dataclass(frozen=True)
@@ -201,12 +199,11 @@ def _examine_from_executors(
         place = f"{host} #{number}"
         found.append(DoctorFinding(WORKERS, place, versions_check(here, each["versions"])))
         for task, checks in zip(tasks, each["checks"], strict=True):
-            found += [DoctorFinding(task.name, place, _read_check(check)) for check in checks]
+            found += [
+                DoctorFinding(task.name, place, HealthCheck(**{**check, "seconds": tuple(check["seconds"])}))
+                for check in checks
+            ]
     return found
-
-
-def _read_check(check: Mapping[str, object]) -> HealthCheck:
-    return HealthCheck(**{**check, "seconds": tuple(check["seconds"])})  # type: ignore[arg-type]
 
 
 def versions_check(driver: Mapping[str, str], worker: Mapping[str, str]) -> HealthCheck:
@@ -233,20 +230,17 @@ def _lines_of_findings(findings: Sequence[DoctorFinding], executors: int) -> Ite
         merged.setdefault((check.name, check.verdict, told, side), []).append(each)
     order = list(dict.fromkeys(name for name, *_ in merged))
     for key in sorted(merged, key=lambda key: order.index(key[0])):
-        yield _line_of_check(merged[key], executors)
+        alike = merged[key]
+        first = alike[0].check
+        seconds = sorted(second for each in alike for second in each.check.seconds)
+        times = f"; {_times_text(seconds)}" if seconds else ""
+        cure = f" {first.cure}" if first.cure else ""
+        where = _places_text(list(dict.fromkeys(each.place for each in alike)), executors)
+        yield f"  {first.verdict:<7} {first.name:<11} {where}: {first.what.rstrip('.')}{times}.{cure}"
 
 
 # Checks that may occur several times for a table.
 _EACH = ("index", "lookup")
-
-
-def _line_of_check(alike: Sequence[DoctorFinding], executors: int) -> str:
-    check = alike[0].check
-    seconds = sorted(second for each in alike for second in each.check.seconds)
-    times = f"; {_times_text(seconds)}" if seconds else ""
-    cure = f" {check.cure}" if check.cure else ""
-    where = _places_text(list(dict.fromkeys(each.place for each in alike)), executors)
-    return f"  {check.verdict:<7} {check.name:<11} {where}: {check.what.rstrip('.')}{times}.{cure}"
 
 
 def _times_text(seconds: Sequence[float]) -> str:

@@ -110,7 +110,10 @@ def keys_of(table: LookupTable, keys: Iterable[Any] | DataFrame) -> tuple[tuple[
     if not columns:
         tip = "Declare PRIMARY KEY (...) NOT ENFORCED, or invalidate the whole table: give no keys."
         raise QueryError(Problem(f"The keys of table {table.name} are not known.", tip=tip))
-    rows = [_key_as_tuple(each) for each in _collect_keys(table, keys)]
+    rows = [
+        tuple(map(_hashable_value, each if isinstance(each, list | tuple) else (each,)))
+        for each in _collect_keys(table, keys)
+    ]
     wrong = next((row for row in rows if len(row) != len(columns)), None)
     if wrong is not None:
         raise _invalid_key_error(table, f"one has {len(wrong)} values")
@@ -139,10 +142,6 @@ def _order_columns(keys: DataFrame, wanted: Sequence[str]) -> DataFrame:
     if len(names) != len(keys.columns) or names.keys() != {name.lower() for name in wanted}:
         return keys
     return keys.select([quoted(names[each.lower()]) for each in wanted])
-
-
-def _key_as_tuple(key: Any) -> tuple[Any, ...]:
-    return tuple(map(_hashable_value, key)) if isinstance(key, list | tuple) else (_hashable_value(key),)
 
 
 def _hashable_value(value: Any) -> Any:

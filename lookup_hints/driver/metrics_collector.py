@@ -109,19 +109,17 @@ class Counts:
             record = TaskRecord.of(plain)
             with self._lock:
                 self._running.pop((record.function, record.run.number), None)
-                self._add_counts(record.function, record.run.batch, self._new_counts_of(record))
+                run = record.run
+                task = (record.function, run.stage, run.partition)
+                known = self._tasks.setdefault(task, _Known(run.number))
+                self._tasks.move_to_end(task)
+                if len(self._tasks) > REMEMBERED_TASKS:
+                    self._tasks.popitem(last=False)
+                # Of another run of a task only that it was repeated.
+                counts = record.counts if run.number == known.counted else LookupMetrics()
+                counts += LookupMetrics(repeated_tasks=known.new_repeats(run))
+                self._add_counts(record.function, run.batch, counts)
                 self._arrived.notify_all()
-
-    def _new_counts_of(self, record: TaskRecord) -> LookupMetrics:
-        """The record's counts, or only that a task was repeated."""
-        run = record.run
-        task = (record.function, run.stage, run.partition)
-        known = self._tasks.setdefault(task, _Known(run.number))
-        self._tasks.move_to_end(task)
-        if len(self._tasks) > REMEMBERED_TASKS:
-            self._tasks.popitem(last=False)
-        counts = record.counts if run.number == known.counted else LookupMetrics()
-        return counts + LookupMetrics(repeated_tasks=known.new_repeats(run))
 
     def _add_counts(self, function: str, batch: BatchId | None, counts: LookupMetrics) -> None:
         sums = [self._totals]
@@ -203,7 +201,8 @@ def listening(spark: SparkSession, counts: Counts) -> Iterator[None]:
         yield
     finally:
         context.setLocalProperty(PROPERTY, before)  # type: ignore[arg-type]  # None takes it away
-        _wake_receiver(sock)
+        with socket.socket(sock.family, socket.SOCK_DGRAM) as own:
+            own.sendto(b"", sock.getsockname())
         listener.join()
         counts.forget_running()
 
@@ -232,11 +231,6 @@ def _receive_counts(sock: socket.socket, word: str, counts: Counts) -> None:
             told = _read_datagram(said, word)
             if told is not None:
                 counts.see(*told)
-
-
-def _wake_receiver(sock: socket.socket) -> None:
-    with socket.socket(sock.family, socket.SOCK_DGRAM) as own:
-        own.sendto(b"", sock.getsockname())
 
 
 def _read_datagram(said: bytes, word: str) -> tuple[TaskRecord, int] | None:
@@ -344,7 +338,9 @@ class _Receiver:
         try:
             if hasattr(response, "observed_metrics"):  # the response of a statement
                 self._take_updates(response)
-                if _reports_work(response):
+                # It reports running tasks, or the start of a streaming query.
+                fields = ("execution_progress", "write_stream_operation_start_result")
+                if any(response.HasField(field) for field in fields):
                     self._watch.begin()
         except Exception as error:
             _log.debug("Counts in a response of the Connect server were not read: %s", error)
@@ -357,23 +353,22 @@ class _Receiver:
         """The same; whether a streaming query runs, or None where the server did not answer."""
         with self._fetching:  # a second caller uses the result of the first
             try:
-                return self._ask_for_streams()
+                # At the end of the statement that asks whether a streaming query runs come the updates.
+                running = False
+                for response in pyspark_internals.ask_for_streams(self._client, _PATIENCE):
+                    self._take_updates(response)
+                    running |= bool(response.streaming_query_manager_command_result.active.active_queries)
+                return running
             except Exception as error:
                 _log.debug("Counts that wait on the Connect server were not fetched: %s", error)
                 return None
 
-    def _ask_for_streams(self) -> bool:
-        """Whether a streaming query runs; at the end of the statement that asks so come the updates."""
-        running = False
-        for response in pyspark_internals.ask_for_streams(self._client, _PATIENCE):
-            self._take_updates(response)
-            running |= bool(response.streaming_query_manager_command_result.active.active_queries)
-        return running
-
     def _take_updates(self, response: Any) -> None:
         for pickled in _extract_updates(response):
             try:
-                update = _update_of(pickled)
+                _, update = _PlainData(io.BytesIO(pickled)).load()
+                if not isinstance(update, list):
+                    raise TypeError(f"an update is a list, and this is of type {type(update).__name__}")
             except Exception as error:
                 _log.debug("Counts of a task cannot be read: %s: %s", type(error).__name__, error)
             else:
@@ -426,12 +421,6 @@ class _StreamPoller:
                     return
 
 
-def _reports_work(response: Any) -> bool:
-    """Whether the response reports running tasks, or the start of a streaming query."""
-    fields = ("execution_progress", "write_stream_operation_start_result")
-    return any(response.HasField(field) for field in fields)
-
-
 def _extract_updates(response: Any) -> list[bytes]:
     ours: list[bytes] = []
     metrics = response.observed_metrics
@@ -454,13 +443,6 @@ def _id_of(pickled: bytes) -> object:
     except ValueError:
         pass
     return None
-
-
-def _update_of(pickled: bytes) -> Update:
-    _, update = _PlainData(io.BytesIO(pickled)).load()
-    if not isinstance(update, list):
-        raise TypeError(f"an update is a list, and this is of type {type(update).__name__}")
-    return update
 
 
 class _PlainData(pickle.Unpickler):

@@ -34,7 +34,11 @@ def run_query(prepared: Prepared, scope: StatementScope) -> DataFrame:
 def _run_prepared(prepared: Prepared, scope: StatementScope) -> DataFrame:
     planned = prepared.plan
     if planned is None:
-        return _run_by_spark_alone(prepared, scope)
+        try:
+            return scope.sql(prepared.text, prepared.args)
+        except Exception as error:
+            refuse_unknown_table(error, scope)
+            raise
     is_stream = isinstance(prepared.statement, StreamInsert)
     with scope.state.lineage.reporting(planned, scope.conf, is_stream=is_stream):
         return _run_planned(planned, prepared.args, scope)
@@ -95,14 +99,6 @@ def _analyse_query(
         raise
 
 
-def _run_by_spark_alone(prepared: Prepared, scope: StatementScope) -> DataFrame:
-    try:
-        return scope.sql(prepared.text, prepared.args)
-    except Exception as error:
-        refuse_unknown_table(error, scope)
-        raise
-
-
 # Each LATERAL VIEW takes the analyzer some rounds more. (docs/decisions/0174)
 _ITERATIONS = "spark.sql.analyzer.maxIterations"
 _FEW_JOINS = 20
@@ -112,7 +108,10 @@ _ITERATIONS_OF_A_JOIN = 5
 
 def register(planned: LookupPlan, scope: StatementScope) -> None:
     if len(planned.joins) > _FEW_JOINS:
-        _raise_iterations(scope, 100 + _ITERATIONS_OF_A_JOIN * len(planned.joins))
+        # Let Spark's analyzer take at least this many rounds; it takes them only where it needs them.
+        iterations = 100 + _ITERATIONS_OF_A_JOIN * len(planned.joins)
+        if int(scope.conf(_ITERATIONS) or 100) < iterations:
+            scope.spark.conf.set(_ITERATIONS, str(iterations))
     functions = scope.state.functions
     new = [each for each in planned.joins if not functions.has(scope.spark, each.function.name.function)]
     transport = transport_of(scope.conf) if new else ""  # which is a round trip or two
@@ -120,12 +119,6 @@ def register(planned: LookupPlan, scope: StatementScope) -> None:
         functions.register(scope.spark, planned_join.function, planned_join.repeated, transport)
     for scan in planned.scans:
         functions.create_scan(scope.spark, scan)
-
-
-def _raise_iterations(scope: StatementScope, iterations: int) -> None:
-    """Let Spark's analyzer take at least this many rounds; it takes them only where it needs them."""
-    if int(scope.conf(_ITERATIONS) or 100) < iterations:
-        scope.spark.conf.set(_ITERATIONS, str(iterations))
 
 
 def _rename_to_written(planned: LookupPlan, frame: DataFrame) -> DataFrame:

@@ -74,9 +74,14 @@ class Statements:
         """Run a prepared statement; a streaming INSERT gives the name and id of the query that it started."""
         statement = prepared.statement
         if isinstance(statement, Setting):
-            return self._set_option(statement)
+            self.scope.spark.conf.set(statement.key, statement.value)
+            return self.scope.rows("key STRING, value STRING", [(statement.key, statement.value)])
         if isinstance(statement, Explain):
-            return self._run_explain(prepared, statement)
+            inner = self.prepare(statement.text, prepared.args)
+            if isinstance(inner.statement, SparkStatement) and inner.plan is None:
+                return self.scope.sql(prepared.text, prepared.args)
+            text = self.explain(statement.text, prepared.args, statement.mode, prepared.line)
+            return self.scope.rows("plan STRING", [(text,)])
         if isinstance(statement, RefreshTable):
             self.invalidate(statement.name)
             return nothing(self.scope)
@@ -140,17 +145,6 @@ class Statements:
             conf = self.scope.settings()
             spec = invalidation_spec(self.scope.connector_of(table), self.scope.state.invalidations, conf)
             self.scope.state.functions.begin_task(self.scope.spark, spec, transport_of(conf))
-
-    def _set_option(self, setting: Setting) -> DataFrame:
-        self.scope.spark.conf.set(setting.key, setting.value)
-        return self.scope.rows("key STRING, value STRING", [(setting.key, setting.value)])
-
-    def _run_explain(self, prepared: Prepared, explained: Explain) -> DataFrame:
-        inner = self.prepare(explained.text, prepared.args)
-        if isinstance(inner.statement, SparkStatement) and inner.plan is None:
-            return self.scope.sql(prepared.text, prepared.args)
-        text = self.explain(explained.text, prepared.args, explained.mode, prepared.line)
-        return self.scope.rows("plan STRING", [(text,)])
 
     def sql_with_variables(self, text: str, args: Args, variables: dict[str, Any]) -> DataFrame:
         """Run one statement whose text names ``variables`` in braces."""

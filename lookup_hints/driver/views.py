@@ -131,21 +131,18 @@ def _current_meaning(name: str, rows: RunSpark) -> str | None:
         text = rows(f"EXPLAIN EXTENDED SELECT * FROM {quoted(name)}")[0][0]  # noqa: S608 (a quoted name)
     except Exception:
         return None
-    settings = sorted(f"{key}={value}" for key, value, *_ in rows("SET") if _affects_analysis(key))
-    return "\n".join([_renumber_plan(analysed_plan(text)), *settings])
+    settings = sorted(
+        f"{key}={value}"
+        for key, value, *_ in rows("SET")
+        if key.startswith("spark.sql.") and not key.startswith(_HOW_ONLY)
+    )
+    # Each analysis numbers its columns anew: number them in the order of the text.
+    numbers: dict[str, str] = {}
+    plan = _NUMBER.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), analysed_plan(text))
+    return "\n".join([plan, *settings])
 
 
 def analysed_plan(explained: str) -> str:
     """The analysed plan within the text of EXPLAIN EXTENDED."""
     _, _, analysed = explained.partition("== Analyzed Logical Plan ==")
     return analysed.partition("== Optimized Logical Plan ==")[0]
-
-
-def _renumber_plan(plan: str) -> str:
-    """``plan``, its numbers those that each analysis gives alike."""
-    numbers: dict[str, str] = {}
-    return _NUMBER.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), plan)
-
-
-def _affects_analysis(setting: str) -> bool:
-    return setting.startswith("spark.sql.") and not setting.startswith(_HOW_ONLY)

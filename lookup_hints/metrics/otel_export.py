@@ -249,7 +249,8 @@ class Sending:
             self.instruments = Instruments(meters.get_meter(_SCOPE, __version__))
             self._providers.append(meters)
         self._outcome.hush()
-        self._flusher = Flusher(self._force_flush, self._outcome.warn)
+        flush = partial(self._outcome.of, lambda: [each.force_flush() for each in self._providers])
+        self._flusher = Flusher(flush, self._outcome.warn)
 
     def observer(self, name: LookupName) -> LookupObserver:
         return LookupObserver(self, name)
@@ -264,9 +265,6 @@ class Sending:
     def flush(self) -> None:
         """Send all that was measured, for a moment at most."""
         self._flusher.end_of_task()
-
-    def _force_flush(self) -> bool:
-        return self._outcome.of(lambda: [provider.force_flush() for provider in self._providers])
 
 
 class Instruments:
@@ -348,7 +346,13 @@ class LookupObserver:
             self._sending.finish(begun, error_type)
 
     def http(self, method: str, url: str) -> AbstractContextManager[HttpExchange]:
-        return _ObservedRequest(self._sending, {**self.lookup, **_http_attributes(method, url)}, method)
+        # Method and server only: path and query hold keys, and may hold secrets.
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        server: Attributes = {"server.address": parts.hostname or "", "server.port": port}
+        return _ObservedRequest(
+            self._sending, {**self.lookup, "http.request.method": method, **server}, method
+        )
 
     def task_ended(self, counts: LookupMetrics) -> None:
         if self._instruments is not None:
@@ -397,10 +401,3 @@ def with_error(attributes: Attributes, error_type: str | None) -> Attributes:
 def _database_attributes(system: str, operation: str) -> Attributes:
     named = {"db.system.name": system, "db.operation.name": operation}
     return {name: value for name, value in named.items() if value}
-
-
-def _http_attributes(method: str, url: str) -> Attributes:
-    """Attributes of a request: method and server only. Path and query hold keys, and may hold secrets."""
-    parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    return {"http.request.method": method, "server.address": parts.hostname or "", "server.port": port}

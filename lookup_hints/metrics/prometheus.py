@@ -153,13 +153,11 @@ class FlinkCollector:
             help_text = f"lookup_hints: {' + '.join(ours)}"
             family = GaugeMetricFamily(PREFIX + flinks, help_text, labels=FLINK_LABELS)
             for name, counts in lookups.items():
-                family.add_metric(self._flink_labels(name), sum(getattr(counts, each) for each in ours))
+                # The sums are those of all tasks and machines together: one subtask, on the driver.
+                operator = f"LookupJoin[{name}]"
+                labels = self._job_name, operator, operator, "0", "driver"
+                family.add_metric(labels, sum(getattr(counts, each) for each in ours))
             yield family
-
-    def _flink_labels(self, name: LookupName) -> tuple[str, ...]:
-        # The sums are those of all tasks and machines together: one subtask, on the driver.
-        operator = f"LookupJoin[{name}]"
-        return self._job_name, operator, operator, "0", "driver"
 
 
 LOOPBACK = "127.0.0.1"

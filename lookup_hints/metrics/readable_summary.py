@@ -148,8 +148,13 @@ def in_short(lookup: Measured) -> str:
 def facts_of(lookup: Measured) -> Iterator[tuple[str, str]]:
     """Name and text of each figure that says something, for a plan that was run."""
     counts = lookup.counts
-    yield "rows", _rows_text(counts)
-    yield "keys", _keys_text(counts)
+    null = f", {counts.null_key_rows:,} with NULL in the key" if counts.null_key_rows else ""
+    dropped = f", {counts.unasked_rows:,} of keys that were not asked" if counts.unasked_rows else ""
+    rows = f"{counts.rows_in:,} in{null}, {counts.rows_found:,} found{dropped}, {counts.rows_out:,} out"
+    yield "rows", rows
+    skipped = f", {counts.skipped:,} skipped" if counts.skipped else ""
+    share = f" ({share_text(counts.hits, counts.keys)})" if counts.keys else ""
+    yield "keys", f"{counts.keys:,} asked, {counts.hits:,} found{share}, {counts.misses:,} missed{skipped}"
     if has_cache(counts):
         yield "cache", _cache_text(counts)
     yield "requests", _requests_text(lookup)
@@ -167,18 +172,6 @@ def facts_of(lookup: Measured) -> Iterator[tuple[str, str]]:
     yield "time", _time_text(counts)
     if counts.repeated_tasks:
         yield "repeated", f"{counted(counts.repeated_tasks, 'run')} of tasks, not counted"
-
-
-def _rows_text(counts: LookupMetrics) -> str:
-    null = f", {counts.null_key_rows:,} with NULL in the key" if counts.null_key_rows else ""
-    dropped = f", {counts.unasked_rows:,} of keys that were not asked" if counts.unasked_rows else ""
-    return f"{counts.rows_in:,} in{null}, {counts.rows_found:,} found{dropped}, {counts.rows_out:,} out"
-
-
-def _keys_text(counts: LookupMetrics) -> str:
-    skipped = f", {counts.skipped:,} skipped" if counts.skipped else ""
-    share = f" ({share_text(counts.hits, counts.keys)})" if counts.keys else ""
-    return f"{counts.keys:,} asked, {counts.hits:,} found{share}, {counts.misses:,} missed{skipped}"
 
 
 def has_cache(counts: LookupMetrics) -> bool:

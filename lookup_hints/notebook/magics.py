@@ -103,7 +103,8 @@ class LookupMagics(Magics):
     @line_magic
     def lookup_tables(self, line: str) -> None:
         """Show the lookup tables of the session, and their columns."""
-        self._report_briefly("", self._lookup_tables)
+        screen = _Screen(is_kernel=hasattr(self.shell, "kernel"))
+        self._report_briefly("", lambda: display(self._find_session(screen)))
 
     def _report_briefly(self, text: str, action: Callable[[], None]) -> None:
         try:
@@ -115,9 +116,6 @@ class LookupMagics(Magics):
             raise CellFailed("cancelled") from None
         except Exception as error:
             raise CellFailed(brief(error, text)) from error
-
-    def _lookup_tables(self) -> None:
-        display(self._find_session(_Screen(is_kernel=hasattr(self.shell, "kernel"))))
 
     def _lookup_sql(self, line: str, cell: str) -> None:
         options = _cell_options(line)
@@ -162,17 +160,12 @@ class LookupMagics(Magics):
         if options.analyze:
             return _show_analyze(session, statement, values, screen)
         if options.into is not None:
-            return self._keep_frame(session, statement, values, options.into)
+            run = StatementRun(session, statement, values, few_rows=False)
+            frame = self._user_namespace[options.into] = run.start()
+            columns = ", ".join(f"{column.name} {column.dataType.simpleString()}" for column in frame.schema)
+            text = f"{options.into}: DataFrame[{columns}]"
+            return _note_line(text) + _show_plan(run.plan)
         return _show_run(session, statement, values, options.limit, screen)
-
-    def _keep_frame(
-        self, session: LookupSession, statement: ScriptStatement, values: Mapping[str, Any], name: str
-    ) -> Shown:
-        run = StatementRun(session, statement, values, few_rows=False)
-        frame = self._user_namespace[name] = run.start()
-        columns = ", ".join(f"{column.name} {column.dataType.simpleString()}" for column in frame.schema)
-        text = f"{name}: DataFrame[{columns}]"
-        return _note_line(text) + _show_plan(run.plan)
 
     @property
     def _user_namespace(self) -> dict[str, Any]:
@@ -294,7 +287,9 @@ def _show_run(
     if taken is None:
         text = f"started: {ran.stream}; stop it with session.streams.stop()"
         return _note_line(text) + _show_plan(ran.plan)
-    return _show_rows(ran, *taken, limit) + _show_counts(ran) + _show_plan(ran.plan, ran.lookups)
+    notes = filter(None, (*ran.in_short, what_mattered(ran.lookups, ran.seconds)))
+    counts = sum(map(_note_line, notes), _NOTHING)
+    return _show_rows(ran, *taken, limit) + counts + _show_plan(ran.plan, ran.lookups)
 
 
 def _show_rows(ran: StatementRun, frame: DataFrame, rows: Sequence[Any], limit: int) -> Shown:
@@ -313,11 +308,6 @@ def _show_rows(ran: StatementRun, frame: DataFrame, rows: Sequence[Any], limit: 
     ) + _note_line(count)
 
 
-def _show_counts(ran: StatementRun) -> Shown:
-    notes = filter(None, (*ran.in_short, what_mattered(ran.lookups, ran.seconds)))
-    return sum(map(_note_line, notes), _NOTHING)
-
-
 def _show_plan(plan: LookupPlan | None, lookups: Lookups = MappingProxyType({})) -> Shown:
     if plan is None:
         return _NOTHING
@@ -334,7 +324,9 @@ def _show_explain(session: LookupSession, statement: ScriptStatement, values: Ma
         return Shown(html.text_block(text), text)
     whole = Shown(html.plan_picture(prepared.plan), "")
     facts = html.folded("all options", html.text_block(joins_text(prepared.plan, statement.line)))
-    sql = html.folded("the Spark SQL that runs, and Spark's plan", html.text_block(_cut_to_sql(text)))
+    _, mark, rest = text.partition("== Spark SQL ==")
+    sql_text = mark + rest if mark else text
+    sql = html.folded("the Spark SQL that runs, and Spark's plan", html.text_block(sql_text))
     return whole + Shown(facts + sql, text)
 
 
@@ -351,11 +343,6 @@ def _show_analyze(
     return Shown(head.html + html.plan_picture(ran.plan, measured) + facts, ran.analyzed)
 
 
-def _cut_to_sql(text: str) -> str:
-    _, mark, rest = text.partition("== Spark SQL ==")
-    return mark + rest if mark else text
-
-
 def _note_line(text: str) -> Shown:
     return Shown(html.note(text), text)
 
@@ -368,15 +355,10 @@ def find_spark(namespace: Mapping[str, Any]) -> SparkSession | None:
     from pyspark.sql import SparkSession as Classic
 
     own = namespace.get("spark")
-    found: SparkSession | None = own if _is_session(own) else Classic.getActiveSession()
+    kinds = ((kind.__name__, kind.__module__) for kind in type(own).__mro__)
+    is_session = any(name == "SparkSession" and module.startswith("pyspark.sql") for name, module in kinds)
+    found: SparkSession | None = own if is_session else Classic.getActiveSession()
     return found
-
-
-def _is_session(value: Any) -> bool:
-    return any(
-        kind.__name__ == "SparkSession" and kind.__module__.startswith("pyspark.sql")
-        for kind in type(value).__mro__
-    )
 
 
 def values_for(text: SqlText, given: Mapping[str, Any], namespace: Mapping[str, Any]) -> dict[str, Any]:

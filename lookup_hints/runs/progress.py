@@ -164,7 +164,9 @@ def _follow_by_messages(spark: Any, show: Show) -> Iterator[None]:
 
     def told(stages: Iterable[Any] | None, inflight_tasks: int, **_: Any) -> None:
         known = list(stages or ())
-        skipped = _skipped_stages(known)
+        # Spark skips the stages that have done nothing while later ones have.
+        last = max((one.stage_id for one in known if one.num_completed_tasks), default=-1)
+        skipped = {one.stage_id for one in known if one.stage_id < last and not one.num_completed_tasks}
         seen.forget(skipped)
         running = (one for one in known if one.stage_id not in skipped)
         if seen.add((one.stage_id, one.num_tasks, one.num_completed_tasks) for one in running):
@@ -179,12 +181,6 @@ def _follow_by_messages(spark: Any, show: Show) -> Iterator[None]:
         yield
     finally:
         spark.removeProgressHandler(told)
-
-
-def _skipped_stages(stages: Sequence[Any]) -> set[int]:
-    """The numbers of the stages that Spark skips: they have done nothing, and later ones have."""
-    last = max((one.stage_id for one in stages if one.num_completed_tasks), default=-1)
-    return {one.stage_id for one in stages if one.stage_id < last and not one.num_completed_tasks}
 
 
 class _StagesSeen:

@@ -195,7 +195,10 @@ def await_server(url: str, say: Callable[[str], None], patience: float = PATIENC
     if not url.startswith("sc://"):
         return
     place = urlsplit(url).netloc
-    channel = _connect_channel(url)
+    client = import_module("pyspark.sql.connect.client")
+    # Before Spark 4.0 it had another name.
+    builder = getattr(client, "DefaultChannelBuilder", None) or client.ChannelBuilder
+    channel = builder(url).toChannel()
     ready = import_module("grpc").channel_ready_future(channel)
     try:
         if _is_ready(ready, min(_SILENT, patience)):
@@ -217,10 +220,3 @@ def _is_ready(ready: Any, seconds: float) -> bool:
     except import_module("grpc").FutureTimeoutError:
         return False
     return True
-
-
-def _connect_channel(url: str) -> Any:
-    client = import_module("pyspark.sql.connect.client")
-    # Before Spark 4.0 it had another name.
-    builder = getattr(client, "DefaultChannelBuilder", None) or client.ChannelBuilder
-    return builder(url).toChannel()

@@ -66,7 +66,8 @@ def brief(error: BaseException, text: str = "", line: int = 1, column: int = 1) 
     said = str(error).strip()
     if any(mark in said or mark in type(error).__name__ for mark in _FROM_WORKER):
         return _MODULES.sub("", cause_of(error))
-    if not _is_sparks(error):
+    is_sparks = any(kind.__module__.startswith(("pyspark", "py4j")) for kind in type(error).__mro__)
+    if not is_sparks:
         return f"{type(error).__name__}: {said}".rstrip(": ")
     message = _PLACE.sub("", _STACK.split(said)[0]).strip() or type(error).__name__
     message = _UNBOUND.sub(r"\1 Give it: --param \2=VALUE.", message)
@@ -102,10 +103,6 @@ def _spark_loggers() -> list[logging.Logger]:
 
 def _refuse_record(_: logging.LogRecord) -> bool:
     return False
-
-
-def _is_sparks(error: BaseException) -> bool:
-    return any(kind.__module__.startswith(("pyspark", "py4j")) for kind in type(error).__mro__)
 
 
 def _places_of_error(error: BaseException, said: str, text: str) -> Iterator[Span]:

@@ -75,7 +75,18 @@ def find_sink(insert: StreamInsert, run_sql: RunSql, table_exists: Callable[[str
         return other
     table = ".".join(map(quoted, insert.sink))
     if table_exists(table):
-        return _describe_table(table, insert.sink_at, run_sql)
+        columns = _columns_of_table(table, run_sql)
+        provider, partitions, is_partition = "", [], False
+        for row in run_sql(f"DESCRIBE TABLE EXTENDED {table}").collect():
+            if row.col_name.startswith("#"):
+                is_partition = "Partition" in row.col_name or (is_partition and row.col_name == "# col_name")
+            elif not row.col_name:
+                is_partition = False
+            elif is_partition:
+                partitions.append(row.col_name)
+            elif row.col_name == "Provider":
+                provider = row.data_type.lower()
+        return Sink(table, provider, None, columns, tuple(partitions), insert.sink_at)
     if other is not None:
         return other
     raise QueryError(
@@ -97,21 +108,6 @@ def sink_without_table(insert: StreamInsert) -> Sink | None:
     if len(parts) == 1 and first in _FORMATS:
         return Sink(None, first, None, None, (), at)
     return None
-
-
-def _describe_table(table: str, at: Span, run_sql: RunSql) -> Sink:
-    columns = _columns_of_table(table, run_sql)
-    provider, partitions, is_partition = "", [], False
-    for row in run_sql(f"DESCRIBE TABLE EXTENDED {table}").collect():
-        if row.col_name.startswith("#"):
-            is_partition = "Partition" in row.col_name or (is_partition and row.col_name == "# col_name")
-        elif not row.col_name:
-            is_partition = False
-        elif is_partition:
-            partitions.append(row.col_name)
-        elif row.col_name == "Provider":
-            provider = row.data_type.lower()
-    return Sink(table, provider, None, columns, tuple(partitions), at)
 
 
 def _columns_of_table(table: str, run_sql: RunSql) -> Sequence[Any] | None:

@@ -136,7 +136,9 @@ class Streams:
         insert = prepared.insert
         written = written_options(insert)
         sink = find_sink(insert, prepared.run_sql, self._spark.catalog.tableExists)
-        settings = stream_settings(written, self._spark_conf, keeps_rows=sink.needs_checkpoint)
+        settings = stream_settings(
+            written, lambda key: self._spark.conf.get(key, None), keeps_rows=sink.needs_checkpoint
+        )
         if not prepared.frame.isStreaming:
             raise _no_stream_error()
         if prepared.has_lookups and settings.trigger is not None and settings.trigger[0] == "continuous":
@@ -160,17 +162,14 @@ class Streams:
             supervised.await_termination()
         return stream
 
-    def _spark_conf(self, key: str) -> str | None:
-        return self._spark.conf.get(key, None)
-
     def _refuse_shared_checkpoint(self, insert: StreamInsert, sink: Sink, settings: StreamSettings) -> None:
         """Two queries share neither a checkpoint nor the files that they write."""
         for other in self._started:
             status = other.supervised.status
             is_same = _one_line_text(other.insert) == _one_line_text(insert)
-            if _shares_checkpoint(other.settings, settings) and (
-                not status.is_end or (status is Status.FINISHED and not is_same)
-            ):
+            paths = {each.checkpoint and _plain_path(each.checkpoint) for each in (settings, other.settings)}
+            is_shared = len(paths) == 1 and settings.checkpoint is not None
+            if is_shared and (not status.is_end or (status is Status.FINISHED and not is_same)):
                 raise QueryError(
                     Problem(
                         f"The checkpoint {settings.checkpoint!r} belongs to the query that writes to"
@@ -194,10 +193,6 @@ class Streams:
 def _shown_trigger(trigger: Trigger) -> str:
     keyword, value = trigger
     return keyword if value is True else f"{keyword} {value}"
-
-
-def _shares_checkpoint(one: StreamSettings, other: StreamSettings) -> bool:
-    return one.checkpoint is not None and _plain_path(one.checkpoint) == _plain_path(other.checkpoint or "")
 
 
 def _plain_path(path: str) -> str:

@@ -206,22 +206,21 @@ class Supervisor:
     def _supervise_queries(self) -> None:
         while not self._may_end():
             try:
-                self._take_one_step()
+                try:
+                    event = self._events.get(timeout=self._time_to_next_restart())
+                except queue.Empty:
+                    event = None
+                if event is not None and event.number is None:
+                    self._stop_query(event.query)
+                elif event is not None and event.number == event.query._run_number:
+                    self._handle_end(event.query, event.error)
+                now = time.monotonic()
+                due = [query for query in self._waiting_queries() if query._failures.restart_at <= now]
+                for query in due:
+                    self._start_again(query)
             except Exception as error:  # raised by a user's strategy: waiting callers must not hang
                 _log.exception("supervision failed")
                 self._give_up(error)
-
-    def _take_one_step(self) -> None:
-        try:
-            event = self._events.get(timeout=self._time_to_next_restart())
-        except queue.Empty:
-            event = None
-        if event is not None and event.number is None:
-            self._stop_query(event.query)
-        elif event is not None and event.number == event.query._run_number:
-            self._handle_end(event.query, event.error)
-        for query in self._due_restarts():
-            self._start_again(query)
 
     def _give_up(self, error: Exception) -> None:
         for query in self._queries:
@@ -246,10 +245,6 @@ class Supervisor:
 
     def _waiting_queries(self) -> list[Supervised]:
         return [query for query in self._queries if query.status is Status.WAITING]
-
-    def _due_restarts(self) -> list[Supervised]:
-        now = time.monotonic()
-        return [query for query in self._waiting_queries() if query._failures.restart_at <= now]
 
     def _handle_end(self, query: Supervised, error: Exception | None) -> None:
         if error is None:
@@ -303,7 +298,8 @@ class Supervisor:
         try:
             query.query = query._start()
         except Exception as error:
-            if _spark_is_gone(error):
+            # If Spark itself has been stopped, no restart can succeed.
+            if type(error).__name__ == "Py4JNetworkError" or _GONE.search(str(error)):
                 query.error = error
                 self._set_status(query, Status.FAILED)
             else:
@@ -386,8 +382,3 @@ _GONE = re.compile(
     r"stopped SparkContext|RpcEnv has been stopped|SparkContext (was|has been) (shut down|stopped)"
     r"|SESSION_CLOSED"
 )
-
-
-def _spark_is_gone(error: Exception) -> bool:
-    """Whether Spark itself has been stopped, so that no restart can succeed."""
-    return type(error).__name__ == "Py4JNetworkError" or bool(_GONE.search(str(error)))

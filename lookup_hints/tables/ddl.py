@@ -126,7 +126,10 @@ Ddl = (
 
 def create_statement(table: LookupTable, secret_keys: Collection[str]) -> str:
     """The CREATE TEMPORARY TABLE of ``table``; values of ``secret_keys`` and passwords are masked."""
-    columns = [_column_text(column) for column in table.schema]
+    columns = [
+        f"{quoted(column.name)} {sql_type(column.type)}{_comment_text(column.metadata)}"
+        for column in table.schema
+    ]
     if table.primary_key:
         columns.append(f"PRIMARY KEY ({', '.join(map(quoted, table.primary_key))}) NOT ENFORCED")
     options = [
@@ -137,10 +140,6 @@ def create_statement(table: LookupTable, secret_keys: Collection[str]) -> str:
         f"CREATE TEMPORARY TABLE {quoted(table.name)} {_list_in_lines(columns)}"
         f"{_comment_text(table.schema.metadata)} WITH {_list_in_lines(options)}"
     )
-
-
-def _column_text(column: pa.Field) -> str:
-    return f"{quoted(column.name)} {sql_type(column.type)}{_comment_text(column.metadata)}"
 
 
 def _comment_text(metadata: Mapping[bytes, bytes] | None) -> str:

@@ -279,7 +279,10 @@ class _Task:
 
     def _read_windows(self) -> Iterator[Keys]:
         batches = key_batches(self._read_batches(), self._spec.argument_schema)
-        read = windows(batches, self._window_sizes())
+        stops_early = self._spec.settings.stops_early
+        growth = CAREFUL_GROWTH if stops_early or self._spec.by_row else GROWTH
+        sizes = window_sizes(growth, self._most_rows)
+        read = windows(batches, ending_at(PAUSE_ROWS, sizes) if stops_early else sizes)
         wanted = after_pause(read, self._limit_pause, clock=time.monotonic, sleep=self._sleep_writing)
         return (self._memory.recall(self._keys_of(rows)) for rows in wanted)
 
@@ -303,12 +306,6 @@ class _Task:
     def _sleep_writing(self, seconds: float) -> None:
         with self._counting_wait("writing"):
             time.sleep(seconds)
-
-    def _window_sizes(self) -> Iterator[int]:
-        stops_early = self._spec.settings.stops_early
-        growth = CAREFUL_GROWTH if stops_early or self._spec.by_row else GROWTH
-        sizes = window_sizes(growth, self._most_rows)
-        return ending_at(PAUSE_ROWS, sizes) if stops_early else sizes
 
     def _most_rows(self) -> int | None:
         limits = (self._scheduler.most_rows, self._memory.most_rows())

@@ -11,7 +11,7 @@ import math
 import re
 from base64 import b64encode
 from collections import deque
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Set
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from hashlib import blake2b
@@ -273,22 +273,14 @@ def key_texts(keys: pa.Table) -> list[str]:
     >>> key_texts(pa.table({"id": [7], "kind": ["a"]}))
     ['{"id": 7, "kind": "a"}']
     """
-    columns = [_as_text(column) if _is_time(column.type) else column for column in keys.columns]
+    # As text, as Python's own types cannot hold all times, such as those of the year 10,000.
+    columns = [
+        column.cast(pa.string()) if types.is_timestamp(column.type) or types.is_date(column.type) else column
+        for column in keys.columns
+    ]
     rows = pa.table(columns, names=keys.column_names).to_pylist()
-    return [json.dumps(_row_as_json(row), ensure_ascii=False, default=str) for row in rows]
-
-
-def _is_time(kind: pa.DataType) -> bool:
-    """Whether it can hold values that Python's own types cannot, such as the year 10,000."""
-    return bool(types.is_timestamp(kind) or types.is_date(kind))
-
-
-def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.string())
-
-
-def _row_as_json(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _value_as_json(value) for name, value in row.items()}
+    written = ({name: _value_as_json(value) for name, value in row.items()} for row in rows)
+    return [json.dumps(row, ensure_ascii=False, default=str) for row in written]
 
 
 # JSON has no bytes, and neither NaN nor infinities.
