@@ -315,14 +315,10 @@ def _request_changes(spec: LookupSpec, since: int | None) -> Changes:
         raise ConnectorError(f"{who} must tell changes by a Changes, with a latest {kind}", permanent=True)
     if request.since is None or told.keys is None or told.keys.num_rows > request.most:
         return Changes(told.latest)
-    return Changes(told.latest, _drop_null_keys(conform(told.keys, request.schema, who)))
-
-
-def _drop_null_keys(keys: pa.Table) -> pa.Table:
-    """Those without a NULL: a key has none."""
-    for name in keys.column_names:
+    keys = conform(told.keys, request.schema, who)
+    for name in keys.column_names:  # a key has no NULL
         keys = keys.filter(pc.is_valid(keys.column(name)))
-    return keys
+    return Changes(told.latest, keys)
 
 
 def _scalar_to_number(latest: pa.Scalar) -> int | None:

@@ -131,12 +131,10 @@ def _pair_codes(left: Keys, right: Keys) -> Keys:
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(_chunks_of(column))
-
-
-# concat_arrays needs one array at least, and a chunked array may have none.
-def _chunks_of(column: pa.ChunkedArray) -> list[pa.Array]:
-    return column.chunks or [pa.array([], column.type)]
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    # concat_arrays needs one array at least, and a chunked array may have none.
+    return pa.concat_arrays(column.chunks or [pa.array([], column.type)])
 
 
 def count_up_to(length: int) -> pa.Array:
@@ -402,7 +400,10 @@ def handed_out(lists: pa.ListArray, codes: pa.Array) -> Iterator[pa.ListArray]:
     if len(codes) and _most_bytes(lists) * len(codes) <= OUTPUT_BYTES:
         yield _take_lists(lists, codes)
         return
-    for start, end in _split_by_bytes(pc.cumulative_sum(_list_bytes(lists).take(codes))):
+    before = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(_row_bytes(lists.values))])
+    edges = before.take(lists.offsets)
+    nbytes = pc.add(pc.subtract(edges[1:], edges[:-1]), 1)
+    for start, end in _split_by_bytes(pc.cumulative_sum(nbytes.take(codes))):
         yield _take_lists(lists, codes[start:end])
 
 
@@ -463,12 +464,6 @@ def _most_bytes(lists: pa.ListArray) -> int:
     rows: int = pc.max(pc.list_value_length(lists)).as_py() or 0
     longest: int = pc.max(_row_bytes(lists.values)).as_py() or 0
     return rows * longest + 1
-
-
-def _list_bytes(lists: pa.ListArray) -> pa.Array:
-    before = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(_row_bytes(lists.values))])
-    edges = before.take(lists.offsets)
-    return pc.add(pc.subtract(edges[1:], edges[:-1]), 1)
 
 
 def bytes_by_position(found: Sequence[Placed], count: int) -> pa.Array:

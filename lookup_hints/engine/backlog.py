@@ -301,7 +301,11 @@ class LookupState:
         self.events = EventLog(spec, secrets)
         self.recorder = TaskRecorder(lambda: self.events.throttled(self.keys_in_flight), observer)
         self.size = RequestSize(spec.settings.batch_size)
-        self.slots = _slots_for(spec, limiter)
+        # Where few may go out, keys that are asked one by one are given out when they may, and no sooner.
+        ahead = ROUNDS_AHEAD if spec.by_row and limiter.room is None else 1
+        capacity = spec.settings.capacity * ahead
+        at_once = min(capacity, spec.connector.requests_at_once() or capacity)
+        self.slots = RequestSlots(capacity, at_once, ordered=spec.settings.ordered, by_row=spec.by_row)
         self.held = HeldWindows(self.recorder)
         self.fresh = FreshKeys()
         self.waiting = WaitingKeys()
@@ -309,14 +313,6 @@ class LookupState:
 
     def has_room_for(self, keys: int) -> bool:
         return self.held.bytes_left(self.size.bytes_of(keys)) > 0
-
-
-def _slots_for(spec: LookupSpec, limiter: RequestLimiter) -> RequestSlots:
-    # Where few may go out, keys that are asked one by one are given out when they may, and no sooner.
-    ahead = ROUNDS_AHEAD if spec.by_row and limiter.room is None else 1
-    capacity = spec.settings.capacity * ahead
-    at_once = min(capacity, spec.connector.requests_at_once() or capacity)
-    return RequestSlots(capacity, at_once, ordered=spec.settings.ordered, by_row=spec.by_row)
 
 
 class RequestSlots:

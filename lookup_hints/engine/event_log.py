@@ -192,7 +192,11 @@ def without_values(text: str, keys: pa.Table) -> str:
     Long values are found as secrets are, short ones where they stand alone.
     """
     spellings = " ".join((text, unquote_plus(text), text.replace("\\", ""))).casefold()
-    values = {_as_text(value) for column in keys.columns for value in column.to_pylist()}
+    values = {
+        value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+        for column in keys.columns
+        for value in column.to_pylist()
+    }
     found = {value for value in values if value and value.casefold() in spellings}
     if not found:
         return text
@@ -203,7 +207,3 @@ def without_values(text: str, keys: pa.Table) -> str:
 
 
 _LONG = 4
-
-
-def _as_text(value: object) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

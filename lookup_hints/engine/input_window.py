@@ -171,7 +171,9 @@ class Window:
         if self.found_bytes > WINDOW_BYTES:
             rows = self._rows_that_fit(rows)
         if rows == self.rows:
-            return self._take_rest()
+            settled = Settled(self._codes, self.keys.num_rows, self._found, self._skipped, self._values)
+            self._codes, self._found, self.found_bytes, self._ready = self._codes[:0], [], 0, 0
+            return settled
         return self._take_first(rows)
 
     def _count_settled_rows(self) -> int:
@@ -194,11 +196,6 @@ class Window:
         before = pc.cumulative_sum(bytes_by_position(self._found, self.keys.num_rows).take(keys))
         fitting = max(1, pc.sum(pc.less_equal(before, HAND_OUT_BYTES)).as_py() or 0)
         return rows if fitting >= len(keys) else pc.index(self._codes, keys[fitting]).as_py()
-
-    def _take_rest(self) -> Settled:
-        settled = Settled(self._codes, self.keys.num_rows, self._found, self._skipped, self._values)
-        self._codes, self._found, self.found_bytes, self._ready = self._codes[:0], [], 0, 0
-        return settled
 
     # What later rows need stays behind: equal keys are still asked once. (docs/decisions/0115)
     def _take_first(self, rows: int) -> Settled:

@@ -64,7 +64,9 @@ class GivenUp:
             raise self._too_many_failed(f"'max-errors' = {most}")
         if self._settings.dead_letters is not None:
             self._recorder.count(dead_letters=len(part))
-            self._keep(_failed_keys(part, error))
+            cause = error.__cause__
+            told = cause if isinstance(cause, Exception) and not isinstance(error, LookupTimeout) else error
+            self._keep(FailedKeys(part.keys, type(told).__name__, str(told), part.attempt))
 
     def check_ratio(self) -> None:
         """The task asked all its keys.
@@ -84,12 +86,6 @@ class GivenUp:
         )
         error.__cause__ = self._last
         return error
-
-
-def _failed_keys(part: Part, error: ConnectorError) -> FailedKeys:
-    cause = error.__cause__
-    told = cause if isinstance(cause, Exception) and not isinstance(error, LookupTimeout) else error
-    return FailedKeys(part.keys, type(told).__name__, str(told), part.attempt)
 
 
 _LONGEST_BEAT = 0.125
@@ -225,14 +221,11 @@ class Settling:
             self.give_up(part, out_of_time(self._spec, part, error))
         else:
             beat = _round_up_to_beat(due, delay)
-            self._count_retry(len(part), error)
+            if error is None:
+                self._state.recorder.count(retried_misses=len(part))
+            else:
+                self._state.recorder.count(retried_failures=len(part))
             self._state.waiting.add(part.again(), beat if beat < deadline else due)
-
-    def _count_retry(self, keys: int, error: Exception | None) -> None:
-        if error is None:
-            self._state.recorder.count(retried_misses=keys)
-        else:
-            self._state.recorder.count(retried_failures=keys)
 
     def _random_jitter(self) -> float:
         return self._random.uniform(-1.0, 1.0)

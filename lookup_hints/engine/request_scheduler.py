@@ -377,20 +377,16 @@ class RequestScheduler:
 
     def _fail_request(self, ask: ScheduledRequest, error: Exception, now: float) -> None:
         if isinstance(error, NoTurn):
-            self._requeue_without_permit(ask, now)
+            # Time without a permit does not count against the timeout of a key, unless the source is down.
+            # (docs/decisions/0141)
+            self._uncount_request(ask)
+            for part in ask.parts:
+                part.batch.deadline = max(part.batch.deadline, now + self._settings.timeout)
+                self._put_back_part(part, now)
         else:
             if self.limiter.outage:
                 self._state.events.down(self.limiter.outage)
             self._settling.fail(ask, error, now)
-
-    # Time without a permit does not count against the timeout of a key, unless the source is down.
-    # (docs/decisions/0141)
-    def _requeue_without_permit(self, ask: ScheduledRequest, now: float) -> None:
-        """The limits of the origin left ``ask`` no time: none of that counts."""
-        self._uncount_request(ask)
-        for part in ask.parts:
-            part.batch.deadline = max(part.batch.deadline, now + self._settings.timeout)
-            self._put_back_part(part, now)
 
     def unasked(self, ask: ScheduledRequest, now: float) -> None:
         self._release_slots(ask)

@@ -106,7 +106,15 @@ class _SqlglotTokens:
         if piece.kind is Kind.UNCLOSED:
             return self._read_unclosed(at)
         if piece.kind in (Kind.COMMENT, Kind.HINT):
-            self._read_comment(piece)
+            is_line = piece.text.startswith("--")
+            mark = HINT_MARK if piece.kind is Kind.HINT else piece.text[:2]
+            self._waiting.append(piece.text[len(mark) :] if is_line else piece.text[len(mark) : -2])
+            before = self.tokens[-1] if self.tokens else None
+            if piece.kind is Kind.HINT and self._takes_hint(before):
+                self._append_token(TokenType.HINT, piece.start, piece.end, piece.text)
+            elif before is not None and before.line == self._line_at(piece.start):
+                before.comments.extend(self._waiting)
+                self._waiting = []
             return at + 1
         if piece.kind is Kind.QUOTED:
             return self._add_pieces(TokenType.IDENTIFIER, at, text=piece.name)
@@ -124,17 +132,6 @@ class _SqlglotTokens:
         raise TokenError(
             f"Missing the end of what begins at line {self._line_at(piece.start)}: {piece.text[:20]}"
         )
-
-    def _read_comment(self, piece: Piece) -> None:
-        is_line = piece.text.startswith("--")
-        mark = HINT_MARK if piece.kind is Kind.HINT else piece.text[:2]
-        self._waiting.append(piece.text[len(mark) :] if is_line else piece.text[len(mark) : -2])
-        before = self.tokens[-1] if self.tokens else None
-        if piece.kind is Kind.HINT and self._takes_hint(before):
-            self._append_token(TokenType.HINT, piece.start, piece.end, piece.text)
-        elif before is not None and before.line == self._line_at(piece.start):
-            before.comments.extend(self._waiting)
-            self._waiting = []
 
     def _takes_hint(self, before: Token | None) -> bool:
         return before is not None and before.token_type in _BEFORE_HINT
@@ -389,24 +386,21 @@ class _Parser(_SparkParser):
         is_name = _is_name(first, self.sql)
         self._advance()
         if is_name and _is_lookup(first):
-            return self._parse_lookup(first)
+            if not self._match(TokenType.L_PAREN):
+                hint = Lookup()
+                hint.problems = (Problem("LOOKUP has no options.", self._span_of(first), tip=_EXAMPLE),)
+                return _with_place(hint, first)
+            hint = self._parse_options()
+            # An open quote swallows the parenthesis: one mistake, not two.
+            if not self._match(TokenType.R_PAREN) and not is_unclosed(self._prev):
+                problem = Problem("This LOOKUP has no closing parenthesis.", self._span_of(first, self._prev))
+                hint.problems += (problem,)
+            return _with_place(hint, first, self._prev)
         if is_name and self._match(TokenType.L_PAREN):
             self._parse_up_to()
             self._match(TokenType.R_PAREN)
         item = OtherHint(this=_with_place(exp.Identifier(this=first.text), first) if is_name else None)
         return _with_place(item, first, self._prev)
-
-    def _parse_lookup(self, name: Token) -> Lookup:
-        if not self._match(TokenType.L_PAREN):
-            hint = Lookup()
-            hint.problems = (Problem("LOOKUP has no options.", self._span_of(name), tip=_EXAMPLE),)
-            return _with_place(hint, name)
-        hint = self._parse_options()
-        # An open quote swallows the parenthesis: one mistake, not two.
-        if not self._match(TokenType.R_PAREN) and not is_unclosed(self._prev):
-            problem = Problem("This LOOKUP has no closing parenthesis.", self._span_of(name, self._prev))
-            hint.problems += (problem,)
-        return _with_place(hint, name, self._prev)
 
     def _parse_options(self) -> Lookup:
         """Options up to the parenthesis that closes their list; behind a wrong one the next comma is sought.

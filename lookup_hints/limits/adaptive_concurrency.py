@@ -92,7 +92,12 @@ class AdaptiveLimit(Record):
         self.tries_after = _TRIES_AFTER_REQUESTS
         self._pause = pause
         if started <= self.cut_at + self.settling:
-            self._lower_by_refusal(started)
+            # By one for each refused request that was in flight at the last cut: an origin that bounds a rate
+            # refuses all of them, which says nothing of how many it bears at once.
+            if started <= self.cut_at:
+                self._refusals += 1
+                self.value = max(1.0, min(self.value, self._reached - self._refusals))
+                self.refused_at = max(self._reached - self._refusals + 1, self._borne + 1)
             return False
         self._reached = max(2.0, min(self.value or START, max(1.0, in_flight)))
         self._borne = self._reached * (_CUT if self.refused_at else _FIRST_CUT)
@@ -100,16 +105,6 @@ class AdaptiveLimit(Record):
         self.refused_at, self.cut_at = self._reached, now
         self._refusals = 1.0
         return True
-
-    def _lower_by_refusal(self, started: float) -> None:
-        """Lower the limit by one for each refused request that was in flight at the last cut.
-
-        An origin that bounds a rate refuses all of them, which says nothing of how many it bears at once.
-        """
-        if started <= self.cut_at:
-            self._refusals += 1
-            self.value = max(1.0, min(self.value, self._reached - self._refusals))
-            self.refused_at = max(self._reached - self._refusals + 1, self._borne + 1)
 
     def unpaused(self, now: float) -> None:
         """The origin serves others than those it refused: all were stopped only until that was seen."""

@@ -82,13 +82,6 @@ class Spent(Record):
 
     def send(self, statement: int, most: int) -> bool:
         """Count one more request of ``statement``; False, and no count, where that is over ``most``."""
-        place = self._place_of(statement)
-        if self.cells[place + 1] >= most:
-            return False
-        self.cells[place + 1] += 1
-        return True
-
-    def _place_of(self, statement: int) -> int:
         # From 1, as an empty place holds 0.
         number = statement + 1.0
         places = range(self.start, self.start + self.SIZE, 2)
@@ -96,4 +89,7 @@ class Spent(Record):
         if place is None:
             place = min(places, key=self.cells.__getitem__)
             self.cells[place], self.cells[place + 1] = number, 0.0
-        return place
+        if self.cells[place + 1] >= most:
+            return False
+        self.cells[place + 1] += 1
+        return True

@@ -116,26 +116,23 @@ class TaskPermits:
             self.publish(now)
         lack = self._limits.shut(self._rules.timeout / 10, now)
         if lack is None and self.in_use >= self._held:
-            lack = self._lack_of_permits(waiting, now)
+            self.allowed = self._limits.allowed(self._rules)
+            wanted = min(1 + waiting, self._rules.capacity - self._held) or 1
+            lease = self._own_lease(now)
+            granted = self._leases.grant(lease, wanted, self.allowed, now)
+            if not granted and now >= self._sweeps_at:
+                self._sweeps_at = now + _SWEEP_SECONDS
+                self._leases.drop_lost(self._is_alive, now)
+                lease = self._own_lease(now)
+                granted = self._leases.grant(lease, wanted, self.allowed, now)
+            self._held = int(lease.held)
+            lack = None if granted else (POLL_SECONDS, "budget" if self.is_limited_by_budget else "throttle")
         if lack is None and self._rules.rate is not None:
             if self._reserved is None:
                 self._reserved = self._limits.rate.reserve(self._rules.rate, now)
             if self._reserved > now:
                 lack = self._reserved - now, "budget"
         return lack
-
-    def _lack_of_permits(self, waiting: int, now: float) -> Lack | None:
-        self.allowed = self._limits.allowed(self._rules)
-        wanted = min(1 + waiting, self._rules.capacity - self._held) or 1
-        lease = self._own_lease(now)
-        granted = self._leases.grant(lease, wanted, self.allowed, now)
-        if not granted and now >= self._sweeps_at:
-            self._sweeps_at = now + _SWEEP_SECONDS
-            self._leases.drop_lost(self._is_alive, now)
-            lease = self._own_lease(now)
-            granted = self._leases.grant(lease, wanted, self.allowed, now)
-        self._held = int(lease.held)
-        return None if granted else (POLL_SECONDS, "budget" if self.is_limited_by_budget else "throttle")
 
     def sends(self, now: float) -> None:
         """Use a permit after ``lack`` found nothing against it; needs the lock."""

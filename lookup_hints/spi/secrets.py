@@ -156,7 +156,10 @@ def resolve(
                 else _read_reference(kind, place_of(name) if kind == "file" else name, conf)
             )
         except (KeyError, OSError) as error:
-            raise OptionError(_unreadable_reference(kind, name, option, table)) from (
+            # The option comes last, as masks look behind its name.
+            what, where = f"the {REFERENCE_KINDS[kind]} {name!r}", f"on {socket.gethostname()}"
+            why = f"Table {table}: {what} cannot be read {where}, for the option {option!r}."
+            raise OptionError(Problem(why, tip=_TIPS.get(kind, "").format(name=name))) from (
                 None if kind != "file" else error
             )
         known.add(value)
@@ -175,13 +178,6 @@ _TIPS = {
     "env": "Set it before Python starts there; for executors by the configuration spark.executorEnv.{name}.",
     "file": "Put it there, readable for the user of that process, or ship it with --files.",
 }
-
-
-def _unreadable_reference(kind: str, name: str, option: str, table: str) -> Problem:
-    """What to say of a reference that names nothing; the option last, as masks look behind its name."""
-    what, where = f"the {REFERENCE_KINDS[kind]} {name!r}", f"on {socket.gethostname()}"
-    why = f"Table {table}: {what} cannot be read {where}, for the option {option!r}."
-    return Problem(why, tip=_TIPS.get(kind, "").format(name=name))
 
 
 def _read_reference(kind: str, name: str, conf: Mapping[str, Secret]) -> str:
@@ -225,27 +221,22 @@ def masker(secrets: set[str]) -> Callable[[str], str]:
     parts = {part for part in parts if len(part) >= _SHORTEST}
 
     def mask(message: str) -> str:
-        return masked_text(_mask_parts(message, parts))
+        folded, starts, ends = _fold_and_decode(message)
+        places = sorted(
+            (starts[at], ends[at + len(part) - 1]) for part in parts for at in _find_all(part, folded)
+        )
+        out, at = [], 0
+        for start, end in places:
+            # Two may overlap: one secret can be a piece of another, or end as another begins.
+            out += [message[at:start], MASK] if start >= at else []
+            at = max(at, end)
+        return masked_text("".join([*out, message[at:]]))
 
     return mask
 
 
 _SHORTEST = 3
 _PREFIXES = 16
-
-
-def _mask_parts(message: str, parts: set[str]) -> str:
-    """``message`` with a mask in the place of each of ``parts``, which are folded and decoded."""
-    folded, starts, ends = _fold_and_decode(message)
-    places = sorted(
-        (starts[at], ends[at + len(part) - 1]) for part in parts for at in _find_all(part, folded)
-    )
-    out, at = [], 0
-    for start, end in places:
-        # Two may overlap: one secret can be a piece of another, or end as another begins.
-        out += [message[at:start], MASK] if start >= at else []
-        at = max(at, end)
-    return "".join([*out, message[at:]])
 
 
 def _find_all(part: str, text: str) -> Iterator[int]:

@@ -245,7 +245,10 @@ class Store:
         """Where the limits are near, keep of the oldest answers those that were used, if they are fewer."""
         if self._folder.limits.part(_FULL).allow(self.rows, self.nbytes):
             return
-        oldest = self._oldest_segments()
+        share, filed = self._folder.limits.part(_SHARE), list(self._segments)
+        rows = accumulate(each.rows for each in filed)
+        nbytes = accumulate(each.nbytes for each in filed)
+        oldest = filed[: 1 + sum(map(share.allow, rows, nbytes))]
         contents = [self._segments[each].content for each in oldest]
         used = sum(int(np.count_nonzero(each.used)) for each in contents)
         if used <= _FEWER * sum(map(len, contents)):
@@ -253,12 +256,6 @@ class Store:
             kept = content.only(content.used > 0)
             self._replace_segments(oldest, replace(kept, used=np.zeros(len(kept), np.uint32)))
             self.evicted["size"] += sum(each.rows for each in oldest) - kept.held
-
-    def _oldest_segments(self) -> Sequence[Filed]:
-        share, filed = self._folder.limits.part(_SHARE), list(self._segments)
-        rows = accumulate(each.rows for each in filed)
-        nbytes = accumulate(each.nbytes for each in filed)
-        return filed[: 1 + sum(map(share.allow, rows, nbytes))]
 
     # Of more than 16 segments 8 are merged. With a limit of 12, most rows of a merge had been through one
     # before. (docs/decisions/0158)

@@ -203,13 +203,10 @@ class _Spilled:
             if end > start:
                 part = rows.slice(start, end - start)
                 self.sizes[number] += part.nbytes
-                self._writer_of(number, rows.schema).write_table(part)
-
-    def _writer_of(self, number: int, schema: pa.Schema) -> pa.RecordBatchStreamWriter:
-        if number not in self._writers:
-            file = self._stack.enter_context(_create_file(self._spill_path(number)))
-            self._writers[number] = self._stack.enter_context(pa.ipc.new_stream(file, schema))
-        return self._writers[number]
+                if number not in self._writers:
+                    file = self._stack.enter_context(_create_file(self._spill_path(number)))
+                    self._writers[number] = self._stack.enter_context(pa.ipc.new_stream(file, rows.schema))
+                self._writers[number].write_table(part)
 
     def groups(self) -> Iterator[tuple[int, pa.Table]]:
         """Neighbours that are not too large together. The first one begins with range 0."""

@@ -291,7 +291,7 @@ class Checks:
                 self._known = self._read_state()
                 if not self._is_fresh(self._known):
                     self._known = self._invalidate_changes(self._known, ask)
-                    self._write_state(self._known)
+                    self._folder.put(self._file_name, json.dumps(asdict(self._known)).encode(), ())
         return self._known.failure
 
     def _is_fresh(self, state: _State) -> bool:
@@ -316,7 +316,9 @@ class Checks:
             self._invalidate_keys(None if since is None or has_fallen else keys, ended)
         seen = () if has_fallen else state.seen
         if latest is not None:
-            seen = (*self._values_still_needed(seen, began), (ended, latest))
+            # The next check may look back to the last of these, and to all later ones.
+            settled = [each for each in seen if each[0] <= began - _LOOK_BACK * self._interval]
+            seen = (*settled[-1:], *seen[len(settled) :], (ended, latest))
         return _State(began, began=began, seen=seen)
 
     # What became visible after a check took its value less than two intervals before it. Our monotonic clock
@@ -332,13 +334,6 @@ class Checks:
         if self._step is not None:
             bounds.append(state.seen[-1][1] - math.ceil(_LOOK_BACK * self._interval / self._step) - 1)
         return max(bounds, default=None)
-
-    def _values_still_needed(
-        self, seen: tuple[tuple[float, int], ...], began: float
-    ) -> tuple[tuple[float, int], ...]:
-        """Those of ``seen`` that the next check may look back to, where the last one ``began`` then."""
-        settled = [each for each in seen if each[0] <= began - _LOOK_BACK * self._interval]
-        return (*settled[-1:], *seen[len(settled) :])
 
     # A value that falls drops everything: the newest row was deleted, or the table loaded anew. Nobody can
     # tell which. (docs/decisions/0169)
@@ -361,6 +356,3 @@ class Checks:
             if state.tried <= self._clock():
                 return state
         return _State(-math.inf)
-
-    def _write_state(self, state: _State) -> None:
-        self._folder.put(self._file_name, json.dumps(asdict(state)).encode(), ())

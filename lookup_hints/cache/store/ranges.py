@@ -176,21 +176,18 @@ def _to_sortable(column: pa.ChunkedArray) -> Ordered:
     if types.is_boolean(kind):
         column = column.cast(pa.int8())
     if types.is_floating(kind):
-        return _sortable_bits(column.cast(pa.float64()).to_numpy())
+        # The bits of floating point numbers so that NaN is above all others, and -0.0 is 0.0.
+        floats = column.cast(pa.float64()).to_numpy()
+        floats = np.where(np.isnan(floats), np.nan, floats + 0.0)
+        bits = floats.view(np.int64)
+        ordered: Ordered = np.where(bits < 0, bits ^ _SIGN, bits)
+        return ordered
     if types.is_decimal(kind):
         return _unscaled_decimals(column, kind)
     values: Ordered = column.to_numpy()
     if values.dtype == object:
         return values
     return (values.view(np.int64) if values.dtype.kind == "M" else values).astype(np.int64, copy=False)
-
-
-def _sortable_bits(floats: npt.NDArray[np.float64]) -> Ordered:
-    """The bits of floating point numbers so that NaN is above all others, and -0.0 is 0.0."""
-    floats = np.where(np.isnan(floats), np.nan, floats + 0.0)
-    bits = floats.view(np.int64)
-    ordered: Ordered = np.where(bits < 0, bits ^ _SIGN, bits)
-    return ordered
 
 
 def _unscaled_decimals(column: pa.ChunkedArray, kind: pa.Decimal128Type) -> Ordered:
