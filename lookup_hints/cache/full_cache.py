@@ -55,7 +55,11 @@ class HeldTable:
     ) -> None:
         assert spec.settings.whole is not None
         self._wanted: FullCache = spec.settings.whole
-        self._generations = Generations(path, StoreLimits(self._wanted.max_bytes), clock, _bounds_of(spec))
+        order, bounds = spec.in_range, None
+        if order is not None and order.until is not None:
+            holds = order.operator == ">=", order.until_operator == "<="
+            bounds = Bounds(spec.answer_schema, order.column, order.until, *holds)
+        self._generations = Generations(path, StoreLimits(self._wanted.max_bytes), clock, bounds)
         self._clock, self._wall = clock, wall
         self._spec = spec
         self._invalidations: Invalidations | None = None
@@ -237,15 +241,6 @@ class HeldTable:
             f"table {self.name} could not be read {wanted}: {text.rstrip('.')}."
             f" See that the source can be read whole{tip}."
         )
-
-
-def _bounds_of(spec: LookupSpec) -> Bounds | None:
-    order = spec.in_range
-    if order is None or order.until is None:
-        return None
-    return Bounds(
-        spec.answer_schema, order.column, order.until, order.operator == ">=", order.until_operator == "<="
-    )
 
 
 def keys_by_hash(rows: pa.Table) -> Keys:

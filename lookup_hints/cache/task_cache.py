@@ -214,13 +214,11 @@ class TaskCache:
 
     def _probe_cache(self, cache: Cache, keys: Keys) -> KnownAnswers:
         if self._watch is not None and not self._watch.is_current():
-            return self._stale_answers(cache, keys)
+            # For use only if the request fails: whether they have changed is unknown.
+            nothing = KnownAnswers((), NOTHING.missing)
+            known = cache.probe(keys, self._columns) if self._keeps_stale else nothing
+            return KnownAnswers((), known.missing[:0], fallback=(*known.found, *known.fallback))
         return cache.probe(keys, self._columns)
-
-    def _stale_answers(self, cache: Cache, keys: Keys) -> KnownAnswers:
-        """Answers for use only if the request fails: whether they have changed is unknown."""
-        known = cache.probe(keys, self._columns) if self._keeps_stale else KnownAnswers((), NOTHING.missing)
-        return KnownAnswers((), known.missing[:0], fallback=(*known.found, *known.fallback))
 
     def write_if_due(self) -> None:
         learned, written = self._learned, self._written

@@ -301,7 +301,11 @@ class SessionNames:
     def tables(self) -> Sequence[str]:
         if self._tables is None:
             ours = [table.name for table in self._session.tables()]
-            self._tables = sorted({*ours, *self._of_spark()})
+            try:
+                spark_tables = [row["tableName"] for row in self._session.spark.sql("SHOW TABLES").collect()]
+            except Exception:  # the catalog cannot be listed, which is no reason to stop typing
+                spark_tables = []
+            self._tables = sorted({*ours, *spark_tables})
         return self._tables
 
     def columns(self, table: str) -> Sequence[str]:
@@ -309,12 +313,6 @@ class SessionNames:
         if key not in self._columns:
             self._columns[key] = self._columns_of(table)
         return self._columns[key]
-
-    def _of_spark(self) -> list[str]:
-        try:
-            return [row["tableName"] for row in self._session.spark.sql("SHOW TABLES").collect()]
-        except Exception:  # a catalog that cannot be listed: nothing to complete is no reason to stop typing
-            return []
 
     def _columns_of(self, table: str) -> list[str]:
         for ours in self._session.tables():

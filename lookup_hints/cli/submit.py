@@ -196,18 +196,14 @@ def _next_argument(rest: Iterator[str]) -> list[str]:
 
 def find_spark_submit(environment: Mapping[str, str]) -> str:
     """The program ``spark-submit``: of SPARK_HOME, of the path, or beside this Python."""
-    home = environment.get("SPARK_HOME")
-    beside = Path(sys.executable).parent
-    for candidate in (home and Path(home) / "bin", *map(Path, _path_of(environment)), beside):
-        if candidate and (program := shutil.which("spark-submit", path=str(candidate))):
-            return program
+    home, path = environment.get("SPARK_HOME"), environment.get("PATH", "")
+    places = [home and Path(home) / "bin", *path.split(os.pathsep), Path(sys.executable).parent]
+    program = shutil.which("spark-submit", path=os.pathsep.join(str(each) for each in places if each))
+    if program is not None:
+        return program
     raise WrongUse(
         "spark-submit is missing. Set SPARK_HOME, or install PySpark: pip install 'lookup-hints[spark]'"
     )
-
-
-def _path_of(environment: Mapping[str, str]) -> list[str]:
-    return [folder for folder in environment.get("PATH", "").split(os.pathsep) if folder]
 
 
 def command_text(command: Sequence[str]) -> str:

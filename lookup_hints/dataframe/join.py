@@ -330,7 +330,14 @@ def read_options(caller: str, given: Mapping[str, Any]) -> dict[str, Any]:
         # `table` is an argument, too, and not the option of a hint that names the alias.
         if value is None or option.required:
             continue
-        text = _option_as_text(option.field, value)
+        if option.field == "ordered":
+            text = "ordered" if value else "allow_unordered"
+        elif isinstance(value, bool):
+            text = str(value).lower()
+        elif option.field == "timeout" and isinstance(value, int | float):
+            text = f"{round(value * 1000)} ms"
+        else:
+            text = str(value)
         try:
             values[option.key] = option.type.parse(text)
         except ValueError as error:
@@ -338,16 +345,6 @@ def read_options(caller: str, given: Mapping[str, Any]) -> dict[str, Any]:
     if problems:
         raise OptionError(problems)
     return values
-
-
-def _option_as_text(field: str, value: Any) -> str:
-    if field == "ordered":
-        return "ordered" if value else "allow_unordered"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if field == "timeout" and isinstance(value, int | float):
-        return f"{round(value * 1000)} ms"
-    return str(value)
 
 
 def checked_retry(caller: str, retry: Any) -> RetryPolicy | None:

@@ -57,7 +57,10 @@ def read_immediate(
     targets, given = found[into + 1 : using if using > into else len(found)], found[using + 1 :]
     if not targets and not given:
         return statement, None
-    values = _values_between(text, given)
+    inside = [group for _, group in comma_groups(given)] if given else []
+    if len(inside) == 1 and given[0].is_symbol("(") and given[-1].is_symbol(")"):
+        inside = [group for _, group in comma_groups(given[1:-1])]
+    values = [_text_of(text, group) for group in inside]
     if any(piece.is_symbol("?") for piece in statement.code):
         statement, _ = named_parameters(statement, values)
         values = [f"{value} AS __p{number}" for number, value in enumerate(values)]
@@ -72,13 +75,6 @@ def _index_of_word(found: Sequence[Piece], word: str) -> int:
         if depth == 0 and piece.is_word(word):
             return index
     return len(found)
-
-
-def _values_between(text: str, found: Sequence[Piece]) -> list[str]:
-    inside = [group for _, group in comma_groups(found)] if found else []
-    if len(inside) == 1 and found[0].is_symbol("(") and found[-1].is_symbol(")"):
-        inside = [group for _, group in comma_groups(found[1:-1])]
-    return [_text_of(text, group) for group in inside]
 
 
 def _text_of(text: str, found: Sequence[Piece]) -> str:

@@ -57,7 +57,13 @@ class InvalidationLog:
         with self._lock:
             taken = Invalidation(self._session, next(self._numbers), columns, keys)
             older = self._noted.get(table.name.lower(), []) if columns else []
-            self._noted[table.name.lower()] = _bound_notes([*older, _Noted(taken, self._clock())])
+            # ``noted``, or less that invalidates more: who invalidates keys for days must not fill memory.
+            noted = [*older, _Noted(taken, self._clock())]
+            if _count_keys(noted) <= MOST_NOTED:
+                self._noted[table.name.lower()] = noted
+            else:
+                half = (len(noted) + 1) // 2
+                self._noted[table.name.lower()] = [_widen_to_all_keys(noted[half - 1]), *noted[half:]]
 
     def of(self, table: LookupTable, longest: float) -> tuple[Invalidation, ...]:
         """Invalidations of ``table`` in the last ``longest`` seconds; of many keys, the whole table."""
@@ -68,14 +74,6 @@ class InvalidationLog:
                 noted = [_widen_to_all_keys(noted[-1])]
                 self._noted[table.name.lower()] = noted
         return tuple(each.taken for each in noted)
-
-
-def _bound_notes(noted: list[_Noted]) -> list[_Noted]:
-    """``noted``, or less that invalidates more: who invalidates keys for days must not fill memory."""
-    if _count_keys(noted) <= MOST_NOTED:
-        return noted
-    half = (len(noted) + 1) // 2
-    return [_widen_to_all_keys(noted[half - 1]), *noted[half:]]
 
 
 def _count_keys(noted: Sequence[_Noted]) -> int:

@@ -45,19 +45,12 @@ def wrapping_for(transport: str) -> Callable[[pa.DataType], tuple[str, str]]:
 
 def spark_function(spec: LookupSpec, report: Report | None, transport: str) -> Any:
     """The Spark function that runs ``spec`` on the workers, and reports their counts."""
-    make = _make_arrow_function if transport == "arrow" else _make_pandas_function
-    return make(spec, report)
+    if transport == "arrow":
+        from pyspark.sql.pandas.functions import arrow_udf
 
+        from lookup_hints.worker.arrow_worker import arrow_lookup
 
-def _make_arrow_function(spec: LookupSpec, report: Report | None) -> Any:
-    from pyspark.sql.pandas.functions import arrow_udf
-
-    from lookup_hints.worker.arrow_worker import arrow_lookup
-
-    return _make_udf(arrow_udf, arrow_lookup(spec, report), spec, ("pyarrow",))
-
-
-def _make_pandas_function(spec: LookupSpec, report: Report | None) -> Any:
+        return _make_udf(arrow_udf, arrow_lookup(spec, report), spec, ("pyarrow",))
     from pyspark.sql.pandas.functions import pandas_udf
 
     from lookup_hints.worker.pandas_worker import pandas_lookup

@@ -53,20 +53,17 @@ class TableSizes:
         # A table that was dropped and created again is another object.
         if told is not None and told.table is table and now - told.at < REMEMBERED_SECONDS:
             return told.size
-        size = self._ask_size(connector)
-        if not size.exact:
-            self._told[table.name.lower()] = _RememberedSize(table, now, size)
-        return size
-
-    def _ask_size(self, connector: Statistics) -> TableSize:
         try:
-            return call_with_timeout(connector.statistics, self._seconds, "statistics")
+            size = call_with_timeout(connector.statistics, self._seconds, "statistics")
         except TimeoutError:
-            return TableSize(None, source=f"the source did not say it within {self._seconds:g} s")
+            size = TableSize(None, source=f"the source did not say it within {self._seconds:g} s")
         except Exception as error:
             # The error's text may hold secrets; the type of its cause is enough.
             why = type(error.__cause__ or error).__name__
-            return TableSize(None, source=f"the source did not say it ({why})")
+            size = TableSize(None, source=f"the source did not say it ({why})")
+        if not size.exact:
+            self._told[table.name.lower()] = _RememberedSize(table, now, size)
+        return size
 
 
 MOST_REMEMBERED = 100

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from lookup_hints.engine.arrow import Keys
-from lookup_hints.engine.backlog import Hold, Idle, ScheduledRequest, WaitUntil
+from lookup_hints.engine.backlog import Hold, ScheduledRequest, WaitUntil
 from lookup_hints.engine.input_window import HAND_OUT_BYTES, Settled
 from lookup_hints.engine.permits import Request, RequestPermits, with_permits_async
 from lookup_hints.engine.request_scheduler import RequestScheduler
@@ -169,18 +169,14 @@ class AsyncRunner:
         if self._is_closing:  # a connector may answer its cancellation with rows, or an error of its own
             return
         try:
-            step = self._start_due_requests()
+            while isinstance(step := self._scheduler.next(self._now()), ScheduledRequest):
+                self._start_request(step)
         except Exception as failure:
             self._fail_run(failure)
         else:
             self._set_timer(step.time if isinstance(step, WaitUntil) else None)
             self._apply_backpressure()
             self._changed.set()
-
-    def _start_due_requests(self) -> WaitUntil | Idle:
-        while isinstance(step := self._scheduler.next(self._now()), ScheduledRequest):
-            self._start_request(step)
-        return step
 
     # The timer is later than the request's own timeout: a lookup that ignores its cancellation must not block
     # the task.

@@ -133,7 +133,8 @@ class EventLog:
             return
         which = shown_keys(strangers) if self._spec.settings.log_keys else counted(strangers.num_rows, "key")
         text = f"the first rows in this task of keys that were not asked are dropped: of {which}"
-        if _differ_in_spelling(strangers, asked):
+        known = {_normalized_key(row) for row in zip(*asked.to_pydict().values(), strict=True)}
+        if any(_normalized_key(row) in known for row in zip(*strangers.to_pydict().values(), strict=True)):
             text += (
                 ". They differ from keys that were asked in capitals, blanks, leading zeros or the form of a"
                 " character alone: write the key as the source does, as in ON upper(o.k) = c.k"
@@ -170,12 +171,6 @@ def _source_text(connector: Connector) -> str:
     with suppress(Exception):  # it is only for a line
         place = connector.place()
     return f"{kind} at {place}" if place else kind
-
-
-def _differ_in_spelling(strangers: pa.Table, asked: pa.Table) -> bool:
-    """Whether one of ``strangers`` is one of the keys ``asked`` in another spelling."""
-    known = {_normalized_key(row) for row in zip(*asked.to_pydict().values(), strict=True)}
-    return any(_normalized_key(row) in known for row in zip(*strangers.to_pydict().values(), strict=True))
 
 
 # As a source might compare: without case, forms of accents, blanks around it and leading zeros.

@@ -64,13 +64,12 @@ class Settled:
         if spec.chosen_order is not None:
             yield from self._lists_by_order(spec, spec.chosen_order)
             return
-        lists = with_empty_last(self._lists_of_rows(spec))
+        per_key = lists_per_key(self._merge_found(spec), self._keys, spec.row_type)
+        if self._skipped:
+            per_key = with_nulls(per_key, pa.concat_arrays(self._skipped))
+        lists = with_empty_last(per_key)
         nowhere = pa.scalar(len(lists) - 1, pa.int32())
         yield from handed_out(lists, pc.fill_null(self._codes, nowhere))
-
-    def _lists_of_rows(self, spec: LookupSpec) -> pa.ListArray:
-        lists = lists_per_key(self._merge_found(spec), self._keys, spec.row_type)
-        return with_nulls(lists, pa.concat_arrays(self._skipped)) if self._skipped else lists
 
     def _lists_by_order(self, spec: LookupSpec, order: OrderCondition) -> Iterator[pa.ListArray]:
         """The same, of the rows of its key those that answer the value of the input row."""

@@ -153,22 +153,19 @@ class Settling:
             part = Part(Batch(window, size, math.inf), known.missing, attempt=0)
             self._keep_outcome_rows(part, Outcome(None, 0, [None] * len(known.missing)))
         window.settle(settled)
-        self._count_known(len(hits), len(known.missing), of=size)
+        self._state.recorder.count(
+            hits=len(hits),
+            misses=len(known.missing),
+            cache_hits=len(hits),
+            cache_missing=len(known.missing),
+            cache_misses=size - len(hits) - len(known.missing),
+        )
         if known.refreshing is not None:
             refreshing = pc.sum(pc.is_in(known.refreshing, value_set=hits)).as_py()
             self._state.recorder.count(cache_stale=refreshing or 0)
         if len(hits):
             self._state.size.found(len(hits), sum(each.rows.nbytes for each in known.found))
         return absent(settled, size)
-
-    def _count_known(self, hits: int, missing: int, of: int) -> None:
-        self._state.recorder.count(
-            hits=hits,
-            misses=missing,
-            cache_hits=hits,
-            cache_missing=missing,
-            cache_misses=of - hits - missing,
-        )
 
     def _without_retried(self, known: KnownAnswers, size: int) -> KnownAnswers:
         """``known`` without what the retry policy would ask again."""
@@ -220,7 +217,12 @@ class Settling:
         if due >= deadline:
             self.give_up(part, out_of_time(self._spec, part, error))
         else:
-            beat = _round_up_to_beat(due, delay)
+            # Up to a sixteenth of the delay later: keys of one beat fall due together and share a request.
+            # Without beats, each late key of a million rows would be a small request of its own after every
+            # delay. Beats are powers of two: those of different delays fall together, and rounding is exact.
+            # (docs/decisions/0008)
+            beat = min(_LONGEST_BEAT, 2.0 ** (math.frexp(delay / 16)[1] - 1))
+            beat = math.ceil(due / beat) * beat
             if error is None:
                 self._state.recorder.count(retried_misses=len(part))
             else:
@@ -285,15 +287,3 @@ class Settling:
         batch.unsettled -= size
         if batch.unsettled == 0:
             self._state.slots.leave(batch)
-
-
-# Without beats, each late key of a million rows would be a small request of its own after every delay.
-# (docs/decisions/0008)
-def _round_up_to_beat(due: float, delay: float) -> float:
-    """``due``, or up to a sixteenth of ``delay`` later.
-
-    Misses of requests that were answered within one beat then fall due together and go out as one
-    request. Beats are powers of two: those of different delays fall together, and rounding is exact.
-    """
-    beat = min(_LONGEST_BEAT, 2.0 ** (math.frexp(delay / 16)[1] - 1))
-    return math.ceil(due / beat) * beat

@@ -63,7 +63,11 @@ def _unpickle_on_worker(table: LookupTable, identity: str, pickled: bytes) -> Pi
     """Unpickle on the worker. A missing module shows here, where the error can be explained."""
     if not process.this_process.has(identity):
         return PickledConnector(table, identity, pickled, _unpickle(identity, pickled))
-    _count_for_this_task(identity)
+    # Let the accumulators of what is open count from zero for the task that runs. PySpark hands out what is
+    # in those that the task has read. Others may use them beside the connector, so they share their state.
+    for accumulator, zero in _accumulators.get(identity, {}).items():
+        kind = accumulator.accum_param
+        accumulator.__dict__ = accumulator_of_task(accumulator.aid, kind.zero(zero), kind).__dict__
     return PickledConnector(table, identity, pickled)
 
 
@@ -99,14 +103,3 @@ class _Unpickler(Unpickler):
             return accumulator
 
         return noted
-
-
-def _count_for_this_task(identity: str) -> None:
-    """Let the accumulators of what is open count from zero for the task that runs.
-
-    PySpark hands out what is in those that the task has read. Others may use them beside the connector, so
-    the connector's share the state of theirs.
-    """
-    for accumulator, zero in _accumulators.get(identity, {}).items():
-        kind = accumulator.accum_param
-        accumulator.__dict__ = accumulator_of_task(accumulator.aid, kind.zero(zero), kind).__dict__

@@ -105,9 +105,13 @@ def _refuse_record(_: logging.LogRecord) -> bool:
     return False
 
 
-def _places_of_error(error: BaseException, said: str, text: str) -> Iterator[Span]:
+def _places_of_error(error: Any, said: str, text: str) -> Iterator[Span]:
     """Where ``text`` has what Spark points at; Spark may have seen it in other surroundings."""
-    for context in _query_contexts(error):
+    try:
+        contexts = [each for each in error.getQueryContext() if str(each.contextType()).endswith("SQL")]
+    except Exception:  # older errors have none, and those of a lost JVM cannot be asked
+        contexts = []
+    for context in contexts:
         fragment = context.fragment()
         start = context.startIndex()
         if fragment and text[start : start + len(fragment)] == fragment:
@@ -122,13 +126,6 @@ def _places_of_error(error: BaseException, said: str, text: str) -> Iterator[Spa
         if line and column >= 0 and text.count(line) == 1:
             start = text.index(line) + column
             yield Span(text, start, start + len(marked[3]))
-
-
-def _query_contexts(error: Any) -> list[Any]:
-    try:
-        return [each for each in error.getQueryContext() if str(each.contextType()).endswith("SQL")]
-    except Exception:  # older errors have none, and those of a lost JVM cannot be asked
-        return []
 
 
 Taken = TypeVar("Taken")

@@ -150,11 +150,14 @@ def resolve(
         if kind == "call" and not calling:
             return match[0]
         try:
-            value = (
-                called_function(name).value(option, table)
-                if kind == "call"
-                else _read_reference(kind, place_of(name) if kind == "file" else name, conf)
-            )
+            if kind == "call":
+                value = called_function(name).value(option, table)
+            elif kind == "env":
+                value = os.environ[name]
+            elif kind == "file":
+                value = Path(place_of(name)).read_text(encoding="utf-8").rstrip("\r\n")
+            else:
+                value = conf[name].reveal()
         except (KeyError, OSError) as error:
             # The option comes last, as masks look behind its name.
             what, where = f"the {REFERENCE_KINDS[kind]} {name!r}", f"on {socket.gethostname()}"
@@ -178,14 +181,6 @@ _TIPS = {
     "env": "Set it before Python starts there; for executors by the configuration spark.executorEnv.{name}.",
     "file": "Put it there, readable for the user of that process, or ship it with --files.",
 }
-
-
-def _read_reference(kind: str, name: str, conf: Mapping[str, Secret]) -> str:
-    if kind == "env":
-        return os.environ[name]
-    if kind == "file":
-        return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
-    return conf[name].reveal()
 
 
 def secret_parts(text: str, *, declared: bool = False) -> list[tuple[int, int]]:

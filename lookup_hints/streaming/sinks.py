@@ -246,7 +246,10 @@ def shaped(insert: StreamInsert, sink: Sink, frame: DataFrame) -> DataFrame:
     from pyspark.sql.functions import expr
 
     numbered = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
-    given = _target_columns(insert, sink, frame.columns)
+    # The column of the sink that each column of the query goes to, in lower case.
+    assert sink.columns is not None
+    names = [column.name for column in sink.columns] if insert.columns is None else insert.columns
+    given = [name.lower() for name in (frame.columns if insert.by_name else names)]
     values = [
         numbered[f"c{given.index(column.name.lower())}"]
         if column.name.lower() in given
@@ -259,15 +262,6 @@ def shaped(insert: StreamInsert, sink: Sink, frame: DataFrame) -> DataFrame:
             for value, column in zip(values, sink.columns, strict=True)
         )
     )
-
-
-def _target_columns(insert: StreamInsert, sink: Sink, query_columns: Sequence[str]) -> list[str]:
-    """The column of the sink that each column of the query goes to, in lower case."""
-    assert sink.columns is not None
-    if insert.by_name:
-        return [name.lower() for name in query_columns]
-    names = insert.columns if insert.columns is not None else [column.name for column in sink.columns]
-    return [name.lower() for name in names]
 
 
 # --- the start -------------------------------------------------------------------------------------

@@ -266,12 +266,25 @@ def rows_of(progress: Any) -> int:
 def batch_of(progress: Any, counts_of: CountsOf) -> MicroBatch:
     """The micro-batch of a ``StreamingQueryProgress``, object or dictionary."""
     began = _parse_time(_field_of_progress(progress, "timestamp"))
+    # The lag by event time, or by the offsets of a source such as Kafka.
+    latest = (_field_of_progress(progress, "eventTime") or {}).get("max")
+    if latest:
+        lag = f"{max(0.0, (began - _parse_time(latest)).total_seconds()):,.1f} s behind"
+    else:
+        sources = (
+            _field_of_progress(source, "metrics") or {}
+            for source in _field_of_progress(progress, "sources") or ()
+        )
+        behind = [
+            float(each["maxOffsetsBehindLatest"]) for each in sources if "maxOffsetsBehindLatest" in each
+        ]
+        lag = f"{sum(behind):,.0f} rows behind" if behind else ""
     return MicroBatch(
         number=int(_field_of_progress(progress, "batchId")),
         began=began,
         seconds=(_field_of_progress(progress, "durationMs") or {}).get("triggerExecution", 0) / 1000,
         rows=rows_of(progress),
-        lag=_lag_text(progress, began),
+        lag=lag,
         lookups=lookups_of(progress, counts_of),
     )
 
@@ -285,16 +298,3 @@ def _field_of_progress(progress: Any, name: str) -> Any:
 # Before Python 3.11 fromisoformat takes no Z.
 def _parse_time(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
-
-
-def _lag_text(progress: Any, began: datetime) -> str:
-    """The lag by event time, or by the offsets of a source such as Kafka."""
-    latest = (_field_of_progress(progress, "eventTime") or {}).get("max")
-    if latest:
-        return f"{max(0.0, (began - _parse_time(latest)).total_seconds()):,.1f} s behind"
-    sources = (
-        _field_of_progress(source, "metrics") or {}
-        for source in _field_of_progress(progress, "sources") or ()
-    )
-    behind = [float(each["maxOffsetsBehindLatest"]) for each in sources if "maxOffsetsBehindLatest" in each]
-    return f"{sum(behind):,.0f} rows behind" if behind else ""

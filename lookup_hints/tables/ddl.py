@@ -322,7 +322,11 @@ def _read_create(reader: DdlReader, or_replace: bool) -> CreateLookupTable:
         reader.report(
             "OR REPLACE and IF NOT EXISTS exclude each other.", before[:3], tip="Write one of them."
         )
-    name = _read_name(reader)
+    parts = reader.dotted_name("The name of the table")
+    if len(parts) > 1:
+        tip = f"Write {reader.shown_name(parts[-1])}."
+        reader.report("A lookup table is temporary and belongs to no database.", parts, tip)
+    name = parts[-1].name
     columns, primary_key = _read_columns(reader)
     if reader.words("COMMENT"):
         comment = reader.string("The text of the comment").encode()
@@ -333,14 +337,6 @@ def _read_create(reader: DdlReader, or_replace: bool) -> CreateLookupTable:
     if reader.rest:
         reader.report("Nothing can follow WITH (...) of a lookup table.", reader.rest)
     return CreateLookupTable(name, columns, primary_key, options, or_replace, if_not_exists)
-
-
-def _read_name(reader: DdlReader) -> str:
-    parts = reader.dotted_name("The name of the table")
-    if len(parts) > 1:
-        tip = f"Write {reader.shown_name(parts[-1])}."
-        reader.report("A lookup table is temporary and belongs to no database.", parts, tip)
-    return parts[-1].name
 
 
 def _read_columns(reader: DdlReader) -> tuple[pa.Schema | None, tuple[str, ...]]:

@@ -168,7 +168,11 @@ class _TaskFiles:
         # has stages of other numbers: its files take the place of all of the run before.
         self._repeats_batches = run.batch is not None
         self._folder = f"{root.rstrip('/')}/run={_run_name(where.application, run)}"
-        self._task = f"{function}-s{run.stage}-p{run.partition}-{_query_token(where.application)}"
+        # Named with the stage, too: a view that is read twice runs one function in two stages over different
+        # rows. (docs/decisions/0138) Spark groups its jobs by the run of a streaming query.
+        group = job_property("spark.jobGroup.id") or where.application
+        query = blake2b(group.encode(), digest_size=4).hexdigest()
+        self._task = f"{function}-s{run.stage}-p{run.partition}-{query}"
         self._number, self._format = run.number, where.format
         self._parts = 0
 
@@ -249,14 +253,6 @@ def _run_name(application: str, run: TaskRun) -> str:
     if run.batch is not None:
         return "{}-{}".format(*run.batch)
     return "-".join(filter(None, (application or "here", running_statement())))
-
-
-# Named with the stage, too: a view that is read twice runs one function in two stages over different rows.
-# (docs/decisions/0138)
-def _query_token(application: str) -> str:
-    """Tells runs of a streaming query apart, by which Spark groups its jobs."""
-    group = job_property("spark.jobGroup.id") or application
-    return blake2b(group.encode(), digest_size=4).hexdigest()
 
 
 def _json_line(letter: dict[str, Any]) -> str:
