@@ -158,12 +158,9 @@ def _input_columns(df: DataFrame, inputs: Sequence[str | Column], outputs: pa.Sc
         names.add(name.lower())
         column = columns_of(f"{quoted(name)} {kind.dataType.simpleString()}").field(0)
         if pa.types.is_nested(column.type):
-            raise QueryError(
-                Problem(
-                    f"The input {each} cannot be asked by: it is {kind.dataType.simpleString().upper()}.",
-                    tip="Give its parts, or its text: to_json(...).",
-                )
-            )
+            message = f"The input {each} cannot be asked by: it is {kind.dataType.simpleString().upper()}."
+            tip = "Give its parts, or its text: to_json(...)."
+            raise QueryError(Problem(message, tip=tip))
         fields.append(column)
     return pa.schema(fields)
 

@@ -54,12 +54,9 @@ def find_module(given: str, *, to_ship: bool = True) -> Module:
         raise QueryError(Problem(f"{given!r} cannot be imported: {found.name!r} is not a name of a module."))
     compiled = [file for _, file in found.files() if file.suffix in (".so", ".pyd", ".dll")]
     if compiled and to_ship:
-        raise QueryError(
-            Problem(
-                f"{given!r} holds compiled code ({compiled[0].name}), which no archive brings to workers.",
-                tip="Install it there.",
-            )
-        )
+        message = f"{given!r} holds compiled code ({compiled[0].name}), which no archive brings to workers."
+        tip = "Install it there."
+        raise QueryError(Problem(message, tip=tip))
     return found
 
 
@@ -97,12 +94,9 @@ def _find_importable(name: str) -> Module:
         return Module(top, Path(next(iter(spec.submodule_search_locations))))
     if spec is not None and spec.origin is not None and spec.origin.endswith(".py"):
         return Module(top, Path(spec.origin))
-    raise QueryError(
-        Problem(
-            f"There is no module {name!r} to ship.",
-            tip=f"Give a .py file, the folder of a package, or a name that {sys.executable} can import.",
-        )
-    )
+    message = f"There is no module {name!r} to ship."
+    tip = f"Give a .py file, the folder of a package, or a name that {sys.executable} can import."
+    raise QueryError(Problem(message, tip=tip))
 
 
 def _installed_metadata() -> Iterator[tuple[str, str]]:

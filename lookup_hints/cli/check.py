@@ -170,11 +170,8 @@ class _Checker:
         module = module_named(name)
         if module is not None and module.partition(".")[0] not in self._given.modules:
             tip = f"Add --module {module.partition('.')[0]}." if module else ""
-            raise OptionError(
-                Problem(
-                    f"Connector {name!r}: check imports no module that is not named by --module.", tip=tip
-                )
-            )
+            message = f"Connector {name!r}: check imports no module that is not named by --module."
+            raise OptionError(Problem(message, tip=tip))
         known = self._given.tables.get(ddl.name.lower())
         if known is not None:
             ddl = replace(ddl, columns=known.schema, primary_key=known.primary_key)

@@ -64,11 +64,9 @@ def _columns_by_name(frame: DataFrame) -> list[Column]:
 
     twice = [name for name, times in Counter(frame.columns).items() if times > 1]
     if twice:
-        raise QueryError(
-            Problem(
-                f"Two columns are called {twice[0]!r}, so JSON cannot hold both.", tip="Rename one with AS."
-            )
-        )
+        message = f"Two columns are called {twice[0]!r}, so JSON cannot hold both."
+        tip = "Rename one with AS."
+        raise QueryError(Problem(message, tip=tip))
     return [functions.col(f"c{number}").alias(name) for number, name in enumerate(frame.columns)]
 
 

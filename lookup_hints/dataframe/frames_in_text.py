@@ -53,13 +53,12 @@ def named_frames(text: str, variables: Mapping[str, Any]) -> tuple[str, dict[str
 
 def variables_refused(names: Iterable[str]) -> QueryError:
     """The error for variables that cannot be used in braces."""
-    return QueryError(
-        Problem(
-            f"Variables in braces ({', '.join(sorted(names))}) cannot stand in a statement with a lookup"
-            " table, but for DataFrames in queries.",
-            tip="Pass values as args= with markers (:name).",
-        )
+    message = (
+        f"Variables in braces ({', '.join(sorted(names))}) cannot stand in a statement with a lookup table,"
+        " but for DataFrames in queries."
     )
+    tip = "Pass values as args= with markers (:name)."
+    return QueryError(Problem(message, tip=tip))
 
 
 def private_name(name: str) -> str:

@@ -128,12 +128,9 @@ class _Left:
         if not self._count[self._fold_case(name)]:
             raise self._unknown_column(name)
         if self.has_twice(name):
-            raise QueryError(
-                Problem(
-                    f"The frame has more than one column {name!r}.",
-                    tip=f"Say which as a Column: on=[(df[...], {name!r})].",
-                )
-            )
+            message = f"The frame has more than one column {name!r}."
+            tip = f"Say which as a Column: on=[(df[...], {name!r})]."
+            raise QueryError(Problem(message, tip=tip))
         return next(each for each in self._names if self._fold_case(each) == self._fold_case(name))
 
     def _unknown_column(self, name: str) -> QueryError:
@@ -166,12 +163,9 @@ class _Left:
             return f"{LEFT}.*"
         twice = [name for name in self._names if self.has_twice(name)]
         if twice:
-            raise QueryError(
-                Problem(
-                    f"The frame has more than one column {twice[0]!r}: {first[0]!r} cannot come first.",
-                    tip=f"Rename one of them, or write on={{{first[0]!r}: ...}}.",
-                )
-            )
+            message = f"The frame has more than one column {twice[0]!r}: {first[0]!r} cannot come first."
+            tip = f"Rename one of them, or write on={{{first[0]!r}: ...}}."
+            raise QueryError(Problem(message, tip=tip))
         others = [name for name in self._names if name not in first]
         return ", ".join(f"{LEFT}.{quoted(name)}" for name in (*first, *others))
 
@@ -192,12 +186,9 @@ def _write_statement(left: _Left, connector: Connector, request: JoinRequest) ->
             raise QueryError(Problem("The condition is empty.", tip="Leave it out."))
         conditions.append(f"(\n{request.condition}\n)")
     if not conditions:
-        raise QueryError(
-            Problem(
-                f"The lookup join with {request.alias} has no key.",
-                tip=f"Give on='name', or on={{'column of the frame': {schema_names[0]!r}}}.",
-            )
-        )
+        message = f"The lookup join with {request.alias} has no key."
+        tip = f"Give on='name', or on={{'column of the frame': {schema_names[0]!r}}}."
+        raise QueryError(Problem(message, tip=tip))
     selected = [left.star(keys)]
     if request.kind in ("inner", "left"):
         hidden = {name for _, name in pairs} if request.is_using else set()
@@ -220,12 +211,9 @@ def _write_statement(left: _Left, connector: Connector, request: JoinRequest) ->
 def _as_of_moment(left: _Left, connector: Connector, request: JoinRequest) -> str:
     """The moment of ``request`` as the statement writes it."""
     if versions_of(connector.table) is None:
-        raise QueryError(
-            Problem(
-                f"as_of chooses no rows of {request.alias}: no column says from when its rows are valid.",
-                tip="Name that column in its WITH: 'lookup.valid-from' = '...'.",
-            )
-        )
+        message = f"as_of chooses no rows of {request.alias}: no column says from when its rows are valid."
+        tip = "Name that column in its WITH: 'lookup.valid-from' = '...'."
+        raise QueryError(Problem(message, tip=tip))
     return left.key(request.as_of)
 
 
@@ -241,11 +229,8 @@ def _wanted_columns(connector: Connector, request: JoinRequest) -> Iterator[tupl
 def _find_column(connector: Connector, name: str, request: JoinRequest) -> str:
     """The table's own name of its column ``name``, which ignores case."""
     if not isinstance(name, str):
-        raise QueryError(
-            Problem(
-                f"A column of the table {request.alias} is given by its name, not as {name!r}.", tip=_ON_HELP
-            )
-        )
+        message = f"A column of the table {request.alias} is given by its name, not as {name!r}."
+        raise QueryError(Problem(message, tip=_ON_HELP))
     names = connector.table.schema.names
     for each in names:
         if each.lower() == name.lower():
@@ -356,12 +341,9 @@ def checked_retry(caller: str, retry: Any) -> RetryPolicy | None:
     if retry is None or isinstance(retry, RetryPolicy):
         return retry
     if isinstance(retry, RetryStrategy):
-        raise OptionError(
-            Problem(
-                f"{caller}: the retry does not say what is asked again.",
-                tip=f"Write {type(retry).__name__}(...).if_miss(), .if_exception() or .if_result(predicate).",
-            )
-        )
+        message = f"{caller}: the retry does not say what is asked again."
+        tip = f"Write {type(retry).__name__}(...).if_miss(), .if_exception() or .if_result(predicate)."
+        raise OptionError(Problem(message, tip=tip))
     raise OptionError(
         Problem(f"{caller}: retry cannot be {retry!r}.", tip="Write FixedDelay(3, 10.0).if_miss().")
     )

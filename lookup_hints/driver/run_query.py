@@ -130,13 +130,12 @@ def _check_columns(planned: LookupPlan, frame: DataFrame) -> None:
     """Check that a statement writes the same columns as the user's own."""
     renamed = _renamed_columns(planned, frame)
     if renamed:
-        raise UnsupportedLookup(
-            Problem(
-                f"The column {renamed[0]} of what is written takes its name from its expression, which is"
-                " another one inside.",
-                tip=f"Give it a name: {renamed[0]} AS x.",
-            )
+        message = (
+            f"The column {renamed[0]} of what is written takes its name from its expression, which is another"
+            " one inside."
         )
+        tip = f"Give it a name: {renamed[0]} AS x."
+        raise UnsupportedLookup(Problem(message, tip=tip))
 
 
 def _renamed_columns(planned: LookupPlan, frame: DataFrame) -> list[str]:
@@ -200,13 +199,12 @@ def refuse_unknown_table(error: Exception, scope: StatementScope) -> None:
     table = scope.find(named[1].replace("``", "`")) if named else None
     if table is None:
         return
-    raise UnsupportedLookup(
-        Problem(
-            f"Spark looks for the lookup table {table.name} itself. Either this kind of statement cannot use"
-            " one, or a script names the table only while it runs: by EXECUTE IMMEDIATE or IDENTIFIER.",
-            tip=f"Write the table's name in a query: FROM {table.name}.",
-        )
-    ) from error
+    message = (
+        f"Spark looks for the lookup table {table.name} itself. Either this kind of statement cannot use one,"
+        " or a script names the table only while it runs: by EXECUTE IMMEDIATE or IDENTIFIER."
+    )
+    tip = f"Write the table's name in a query: FROM {table.name}."
+    raise UnsupportedLookup(Problem(message, tip=tip)) from error
 
 
 def not_taken(error: Exception) -> UnsupportedLookup:
@@ -214,21 +212,18 @@ def not_taken(error: Exception) -> UnsupportedLookup:
     shared = _SHARED_COLUMN.search(str(error))
     if shared is not None:
         column = shared[1]
-        return UnsupportedLookup(
-            Problem(
-                f"The column {column} of USING or NATURAL is not allowed here with the lookup table's alias.",
-                tip="Use the alias of the other side, or write ON with the equality in place of USING"
-                f" ({column}).",
-            )
+        message = (
+            f"The column {column} of USING or NATURAL is not allowed here with the lookup table's alias."
         )
+        tip = f"Use the alias of the other side, or write ON with the equality in place of USING ({column})."
+        return UnsupportedLookup(Problem(message, tip=tip))
     reason = str(error).strip().partition("\n")[0]
-    return NotTaken(
-        Problem(
-            "Spark takes this statement, but not the one that it becomes with its lookup joins, and its"
-            f" tables cannot be read whole instead. Spark says: {reason}",
-            tip="Try the lookup join in a subquery: FROM (SELECT ... FROM ... JOIN ...).",
-        )
+    message = (
+        "Spark takes this statement, but not the one that it becomes with its lookup joins, and its tables"
+        f" cannot be read whole instead. Spark says: {reason}"
     )
+    tip = "Try the lookup join in a subquery: FROM (SELECT ... FROM ... JOIN ...)."
+    return NotTaken(Problem(message, tip=tip))
 
 
 def refuse_functions_in_lambdas(planned: LookupPlan, args: Args, scope: StatementScope) -> None:

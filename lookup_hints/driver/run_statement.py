@@ -322,12 +322,9 @@ def explain_analyze(statements: Statements, prepared: Prepared) -> str:
     """
     plan = prepared.plan
     if isinstance(prepared.statement, StreamInsert):
-        raise QueryError(
-            Problem(
-                "A streaming query has no end at which it could be measured.",
-                tip="Start it, and look at session.streams: each batch has its figures.",
-            )
-        )
+        message = "A streaming query has no end at which it could be measured."
+        tip = "Start it, and look at session.streams: each batch has its figures."
+        raise QueryError(Problem(message, tip=tip))
     if plan is None or not plan.joins:
         raise QueryError(
             Problem("This statement has no lookup join to measure.", tip="EXPLAIN shows its plan.")

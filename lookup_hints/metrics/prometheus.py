@@ -213,12 +213,9 @@ def check_port(port: int) -> None:
 def check_package() -> None:
     """Refuse to serve where what serves is not installed."""
     if find_spec("prometheus_client") is None:
-        raise OptionError(
-            Problem(
-                "Metrics cannot be served: the driver lacks the Python module 'prometheus_client'.",
-                tip="Try: pip install 'lookup-hints[prometheus]'",
-            )
-        )
+        message = "Metrics cannot be served: the driver lacks the Python module 'prometheus_client'."
+        tip = "Try: pip install 'lookup-hints[prometheus]'"
+        raise OptionError(Problem(message, tip=tip))
 
 
 def serve(

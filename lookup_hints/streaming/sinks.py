@@ -89,14 +89,11 @@ def find_sink(insert: StreamInsert, run_sql: RunSql, table_exists: Callable[[str
         return Sink(table, provider, None, columns, tuple(partitions), insert.sink_at)
     if other is not None:
         return other
-    raise QueryError(
-        Problem(
-            f"There is no table {insert.shown_sink}.",
-            insert.sink_at,
-            "Create it first, or write to files (INSERT INTO parquet.`/folder`), console, noop, memory"
-            " or kafka.",
-        )
+    message = f"There is no table {insert.shown_sink}."
+    tip = (
+        "Create it first, or write to files (INSERT INTO parquet.`/folder`), console, noop, memory or kafka."
     )
+    raise QueryError(Problem(message, insert.sink_at, tip))
 
 
 def sink_without_table(insert: StreamInsert) -> Sink | None:
@@ -174,23 +171,19 @@ def _refuse_used_files(insert: StreamInsert, sink: Sink, checkpoint: str, run_sq
     read = f"SELECT * FROM {sink.relation}"  # noqa: S608 (quoted names)
     explained = str(run_sql(f"EXPLAIN FORMATTED {read}").collect()[0][0])
     if "MetadataLogFileIndex" in explained:
-        raise QueryError(
-            Problem(
-                f"{insert.shown_sink} was written by a streaming query with another checkpoint, and"
-                f" {checkpoint!r} is new: Spark would treat its first batches as written and skip them.",
-                sink.at,
-                "Go on with the old checkpoint, or write to another folder.",
-            )
+        message = (
+            f"{insert.shown_sink} was written by a streaming query with another checkpoint, and"
+            f" {checkpoint!r} is new: Spark would treat its first batches as written and skip them."
         )
+        tip = "Go on with the old checkpoint, or write to another folder."
+        raise QueryError(Problem(message, sink.at, tip))
     if _has_rows(read, run_sql):
-        raise QueryError(
-            Problem(
-                f"{insert.shown_sink} holds rows that no streaming query wrote: Spark would hide them.",
-                sink.at,
-                "Write to an empty table of files and read both (UNION ALL), or use a table format that takes"
-                " both kinds of writes, such as Delta or Iceberg.",
-            )
+        message = f"{insert.shown_sink} holds rows that no streaming query wrote: Spark would hide them."
+        tip = (
+            "Write to an empty table of files and read both (UNION ALL), or use a table format that takes"
+            " both kinds of writes, such as Delta or Iceberg."
         )
+        raise QueryError(Problem(message, sink.at, tip))
 
 
 def _has_rows(read: str, run_sql: RunSql) -> bool:
@@ -301,10 +294,6 @@ def not_streamable(insert: StreamInsert, error: Exception) -> QueryError | None:
     reason = str(error).split("\n")[0]
     if not _NOT_STREAMABLE.search(reason):
         return None
-    return QueryError(
-        Problem(
-            f"{insert.shown_sink} cannot take a stream: {reason}",
-            insert.sink_at,
-            "Tables of files, Delta and Iceberg can; for others write each batch from Python (foreachBatch).",
-        )
-    )
+    message = f"{insert.shown_sink} cannot take a stream: {reason}"
+    tip = "Tables of files, Delta and Iceberg can; for others write each batch from Python (foreachBatch)."
+    return QueryError(Problem(message, insert.sink_at, tip))

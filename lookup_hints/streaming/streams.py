@@ -180,14 +180,12 @@ class Streams:
                     )
                 )
             if not status.is_end and sink.keeps_files and other.sink.relation == sink.relation:
-                raise QueryError(
-                    Problem(
-                        f"Another streaming query is writing to {insert.shown_sink}: two queries cannot"
-                        " write to the same files.",
-                        insert.sink_at,
-                        "Write one INSERT with UNION ALL, or to two tables.",
-                    )
+                message = (
+                    f"Another streaming query is writing to {insert.shown_sink}: two queries cannot write to"
+                    " the same files."
                 )
+                tip = "Write one INSERT with UNION ALL, or to two tables."
+                raise QueryError(Problem(message, insert.sink_at, tip))
 
 
 def _shown_trigger(trigger: Trigger) -> str:
@@ -204,23 +202,20 @@ def _one_line_text(insert: StreamInsert) -> str:
 
 
 def _no_stream_error() -> QueryError:
-    return QueryError(
-        Problem(
-            "No stream is read here, and Spark reads a path after STREAM as it is now.",
-            tip="Make a table of the path (CREATE TABLE s USING parquet LOCATION '...') or a temporary view"
-            " of readStream. Put backquotes around the name of a table that is called stream.",
-        )
+    message = "No stream is read here, and Spark reads a path after STREAM as it is now."
+    tip = (
+        "Make a table of the path (CREATE TABLE s USING parquet LOCATION '...') or a temporary view of"
+        " readStream. Put backquotes around the name of a table that is called stream."
     )
+    return QueryError(Problem(message, tip=tip))
 
 
 def _continuous_error(insert: StreamInsert) -> QueryError:
-    return QueryError(
-        Problem(
-            "Continuous processing takes no lookup joins: it knows rows, and neither batches nor generators.",
-            insert.sink_at,
-            "Use processing-time; without a trigger, batches follow each other at once.",
-        )
+    message = (
+        "Continuous processing takes no lookup joins: it knows rows, and neither batches nor generators."
     )
+    tip = "Use processing-time; without a trigger, batches follow each other at once."
+    return QueryError(Problem(message, insert.sink_at, tip))
 
 
 CountsOf = Callable[[str, int], Mapping[LookupName, LookupMetrics]]

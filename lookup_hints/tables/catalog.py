@@ -81,12 +81,9 @@ class LookupCatalog:
         """The table that is there already, where ``ddl`` leaves it at that."""
         existing = None if ddl.or_replace else self.find(ddl.name)
         if existing is not None and not ddl.if_not_exists:
-            raise DdlError(
-                Problem(
-                    f"The lookup table {ddl.name!r} exists already.",
-                    tip="Write CREATE OR REPLACE TEMPORARY TABLE, or IF NOT EXISTS.",
-                )
-            )
+            message = f"The lookup table {ddl.name!r} exists already."
+            tip = "Write CREATE OR REPLACE TEMPORARY TABLE, or IF NOT EXISTS."
+            raise DdlError(Problem(message, tip=tip))
         return existing
 
     def no_table(self, name: str) -> DdlError:

@@ -133,12 +133,9 @@ def _is_plain(function: object, name: str) -> bool:
 def _find_installed(name: str) -> str | None:
     targets = {entry.value for entry in entry_points(group=GROUP) if entry.name == name.lower()}
     if len(targets) > 1:
-        raise OptionError(
-            Problem(
-                f"Connector {name!r} is claimed by {' and '.join(sorted(targets))}.",
-                tip="Name the one you mean as 'module:Class'.",
-            )
-        )
+        message = f"Connector {name!r} is claimed by {' and '.join(sorted(targets))}."
+        tip = "Name the one you mean as 'module:Class'."
+        raise OptionError(Problem(message, tip=tip))
     if targets:
         _found[name.lower()] = targets.pop()
     return _found.get(name.lower())
