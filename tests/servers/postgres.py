@@ -48,7 +48,7 @@ class PostgresServer:
         self.directory = directory
         self.data = directory / "data"
         self.port = free_port()
-        self._account = _Account.for_servers()
+        self._account = ServerAccount.for_servers()
         self._programs = self._account.reachable(_installed(), directory) / "bin"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -168,14 +168,14 @@ class PostgresServer:
             raise RuntimeError(f"{program} failed: {finished.stderr}")
 
 
-class _Account:
+class ServerAccount:
     """The system account that servers run as: PostgreSQL refuses root, so root lends it `nobody`."""
 
     def __init__(self, uid: int | None, gid: int | None) -> None:
         self._uid, self._gid = uid, gid
 
     @classmethod
-    def for_servers(cls) -> _Account:
+    def for_servers(cls) -> ServerAccount:
         if os.geteuid() != 0:
             return cls(None, None)
         nobody = pwd.getpwnam("nobody")

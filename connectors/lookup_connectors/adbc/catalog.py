@@ -15,11 +15,12 @@ import pyarrow as pa
 from adbc_driver_manager import dbapi
 from pyarrow import types
 
-from lookup_connectors.adbc.columns import AdbcColumn, find_name
+from lookup_connectors.adbc.columns import AdbcColumn
 from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE
 from lookup_connectors.adbc.failures import DRIVER_ERRORS
 from lookup_connectors.adbc.lookup_sql import schema_and_name
 from lookup_connectors.shared.postgres_server import SECONDS, SIZE, size_of
+from lookup_connectors.shared.sql_parts import find_name
 from lookup_connectors.shared.sqlite_types import ANALYSED, analysed_size, arrow_type, never_fits
 from lookup_hints.errors import ConnectorError, nearest
 from lookup_hints.spi import LookupTable, TableSize

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -10,8 +9,9 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lookup_connectors.shared.conversion import from_json, is_nested
+from lookup_connectors.shared.sql_parts import find_name
 from lookup_connectors.shared.text_values import REFUSALS, from_texts, moments
-from lookup_hints.errors import ConnectorError, nearest
+from lookup_hints.errors import ConnectorError
 from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ, cast, sql_type
 
 _TYPE_NAMES = (b"POSTGRESQL:type", b"ADBC:postgresql:typname")
@@ -62,17 +62,6 @@ def plan_columns(source: pa.Schema, wanted: pa.Schema, table: str, relation: str
         ConnectorError: a column is not there, or cannot be read as declared.
     """
     return {field.name: _plan_column(source, field, table, relation) for field in wanted}
-
-
-def find_name(name: str, names: Sequence[str], table: str, relation: str) -> str:
-    """The one of ``names`` that is meant by ``name``: databases fold names in different ways."""
-    alike = [each for each in names if each.lower() == name.lower()]
-    if name in alike:
-        return name
-    if len(alike) != 1:
-        what = f"{relation} has no column {name!r}. {nearest(name, names)}".rstrip()
-        raise ConnectorError(f"table {table}: {what}", permanent=True)
-    return alike[0]
 
 
 def _plan_column(source: pa.Schema, field: pa.Field, table: str, relation: str) -> AdbcColumn:

@@ -23,6 +23,7 @@ from lookup_connectors.postgres.inet_and_cidr import (
     plan_addresses,
 )
 from lookup_connectors.shared.postgres_server import SECONDS, SIZE, size_of
+from lookup_connectors.shared.sql_parts import index_check as shared_index_check
 from lookup_hints.errors import ConnectorError, nearest
 from lookup_hints.spi import HealthCheck, HealthRequest, LookupTable, TableSize, connections_check
 from lookup_hints.spi.arrow_types import sql_type
@@ -327,7 +328,6 @@ def index_check(
         kind: what it is, as ``pg_class.relkind`` says it.
         size: its bytes, where they are known.
     """
-    names = ", ".join(plan.source.name for plan in key)
     if kind in ("v", "f"):
         what = "view" if kind == "v" else "foreign table"
         return HealthCheck("index", "skipped", f"a {what}: EXPLAIN in PostgreSQL tells how it is read")
@@ -337,21 +337,13 @@ def index_check(
         what = f"{cast.source.name} is compared as {cast.compared}, which an index on it does not serve"
         cure = f"Declare it {declared}, or CREATE INDEX ON {relation} (({cast.compared}))."
         return HealthCheck("index", "warn", what, cure)
-    wanted = {plan.source.name for plan in key}
     searched = any(isinstance(plan, AddressColumn) and plan.is_searched for plan in key)
     methods = ("gist",) if searched else ("btree", "hash")
-    serving = [each for each in indexes if each["columns"][0] in wanted and each["method"] in methods]
-    if serving:
-        best = max(serving, key=lambda index: _count_leading(index["columns"], wanted))
-        return HealthCheck("index", "ok", f"{best['name']} ({', '.join(best['columns'])}) serves {names}")
-    if size is not None and size <= _SMALL:
-        return HealthCheck("index", "ok", f"none on {names}; the table has {size // 1024} kB, and needs none")
     columns = ", ".join(plan.column for plan in key)
-    what = f"no valid index begins with {names}: each request reads the whole table"
     using = f"USING gist ({columns} inet_ops)" if searched else f"({columns})"
-    return HealthCheck("index", "warn", what, f"CREATE INDEX ON {relation} {using}.")
-
-
-def _count_leading(columns: Sequence[str], wanted: set[str]) -> int:
-    """The number of leading columns of an index that are wanted."""
-    return next((place for place, name in enumerate(columns) if name not in wanted), len(columns))
+    return shared_index_check(
+        [plan.source.name for plan in key],
+        [(each["name"], each["columns"]) for each in indexes if each["method"] in methods],
+        f"the table has {size // 1024} kB, and needs none" if size is not None and size <= _SMALL else "",
+        f"CREATE INDEX ON {relation} {using}.",
+    )

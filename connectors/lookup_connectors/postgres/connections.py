@@ -84,11 +84,6 @@ class PostgresEndpoint:
         if self._target.seconds is not None and "connect-timeout" not in table.options:
             self._seconds = None if math.isinf(self._target.seconds) else self._target.seconds
 
-    @property
-    def in_flight(self) -> int:
-        """Bytes that answers under way may take together."""
-        return int(self._options[MAX_BYTES_IN_FLIGHT.key])
-
     async def pool(self) -> PostgresPool:
         """A pool that has made its first connection.
 
@@ -125,7 +120,8 @@ class PostgresEndpoint:
             server_settings=_server_settings(session, self._target),
             connection_class=_PooledConnection,
         )
-        pool = PostgresPool(driver_pool, self._failures, read_only_session=read_only_session)
+        in_flight = options[MAX_BYTES_IN_FLIGHT.key]
+        pool = PostgresPool(driver_pool, self._failures, in_flight, read_only_session=read_only_session)
         try:
             async with pool.borrowed() as connection:
                 if known and not await connection.fetchval(f"SELECT {_IS_WRITING}"):
@@ -217,7 +213,11 @@ class _Transaction:
 class PostgresPool:
     """Connections, lent one at a time; one whose state is in doubt is thrown away."""
 
-    def __init__(self, pool: asyncpg.Pool, failures: PostgresFailures, *, read_only_session: bool) -> None:
+    def __init__(
+        self, pool: asyncpg.Pool, failures: PostgresFailures, in_flight: int, *, read_only_session: bool
+    ) -> None:
+        self.in_flight = in_flight
+        """Bytes that answers under way may take together."""
         self._pool = pool
         self._failures = failures
         self._read_only_session = read_only_session

@@ -5,11 +5,10 @@ An answer is one row, in which the server has packed each column: a third of the
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar
 
 import asyncpg
 import pyarrow as pa
@@ -28,11 +27,9 @@ from lookup_connectors.postgres.columns import PostgresColumn, reported_type
 from lookup_connectors.postgres.connections import PostgresEndpoint, PostgresPool
 from lookup_connectors.postgres.copy_and_sizes import (
     BLOCKS,
-    COPIES,
     IN_RANGE,
     ONE_MOMENT,
     REWRITTEN,
-    AnswerSizes,
     blocks_of,
     copied,
     csv_columns,
@@ -43,7 +40,6 @@ from lookup_connectors.postgres.failures import BeyondServer, PostgresFailure
 from lookup_connectors.postgres.inet_and_cidr import address_column, check_networks
 from lookup_connectors.postgres.lookup_sql import (
     PostgresStatements,
-    can_filter,
     changed_rows,
     filter_of,
     latest_row,
@@ -57,64 +53,50 @@ from lookup_connectors.postgres.packed_columns import (
     unpacked,
     values_of,
 )
+from lookup_connectors.shared.answer_sizes import COPIES, AnswerSizes
 from lookup_connectors.shared.bytes_in_flight import ByteLease
-from lookup_connectors.shared.conversion import convert, is_nested, row_with
-from lookup_connectors.shared.options import POOL_SIZE, pooled_requests, source_name
+from lookup_connectors.shared.conversion import convert, row_with
+from lookup_connectors.shared.options import POOL_SIZE
+from lookup_connectors.shared.pooled_sql import PooledSqlConnector
 from lookup_connectors.shared.postgres_server import ending_of
-from lookup_connectors.shared.sql_parts import can_order
 from lookup_connectors.shared.text_values import REFUSALS
-from lookup_hints.errors import ConnectorError, LookupTimeout, counted
+from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import (
     Answer,
     AnswerTooLarge,
-    AsyncLookup,
     Changes,
     ChangesRequest,
     Ending,
     Endpoint,
     Filter,
-    FilteredScan,
     HealthCheck,
     HealthRequest,
     LookupRequest,
-    LookupTable,
     Option,
-    OrderCondition,
-    OrderedLookup,
     PlacedRows,
-    ReportsChanges,
-    ReportsHealth,
-    ReportsSchema,
-    Statistics,
     TableSize,
 )
 
 _LOOKS_AT_TYPES = 3
 
-_T = TypeVar("_T")
+
+@dataclass(frozen=True)
+class _OpenPostgres:
+    pool: PostgresPool
+    statements: PostgresStatements
+    sizes: AnswerSizes
 
 
-class PostgresConnector(
-    AsyncLookup, OrderedLookup, FilteredScan, Statistics, ReportsChanges, ReportsHealth, ReportsSchema
-):
+class PostgresConnector(PooledSqlConnector[_OpenPostgres, asyncpg.Connection]):
     """A table or view of PostgreSQL 14 or later, or of another server with its protocol."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
-
-    def __init__(self, table: LookupTable) -> None:
-        super().__init__(table)
-        self._live: _OpenPostgres | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_live": None}
+    SERVER = "PostgreSQL"
 
     def check(self) -> None:
         """Refuse a server given twice or not at all, a JDBC URL, and a missing column of networks."""
         check_server(self.table)
         check_networks(self.table)
-
-    def key_columns(self) -> frozenset[str]:
-        return frozenset(column.name for column in self.table.schema if not is_nested(column.type))
 
     def required_keys(self) -> frozenset[str]:
         """The column of addresses, where there is one: no row has a value of it."""
@@ -123,18 +105,6 @@ class PostgresConnector(
 
     def request_columns(self) -> frozenset[str]:
         return self.required_keys()
-
-    def can_order(self, order: OrderCondition) -> bool:
-        """Times and exact numbers, by an index on the key and the column where there is one."""
-        return can_order(self.table.schema.field(order.column).type) and not self.required_keys()
-
-    def can_filter(self, wanted: Filter) -> bool:
-        """Texts by ``=`` and IN alone, as their order depends on a collation."""
-        return can_filter(self.table.schema.field(wanted.column).type, wanted)
-
-    def requests_at_once(self) -> int | None:
-        """One for each connection, and one more each, so that none waits for the task's next one."""
-        return pooled_requests(self.table)
 
     def origin(self) -> str:
         """The servers, and the user who connects to them."""
@@ -153,90 +123,22 @@ class PostgresConnector(
             return ending_of(cause.sqlstate or "")
         return super().ending(error)
 
-    # Life.
-
-    async def aopen(self) -> None:
-        """Connect once, so that a bad setting shows early, and find the columns in the catalog."""
-        await self.aclose()
-        server = await PostgresEndpoint.of(self.table)
-        pool = await server.pool()
-        try:
-            async with pool.borrowed() as connection:
-                relation = await find_relation(connection, self._source_table, self.table)
-                is_unicode = _is_unicode(connection)
-            plans = plans_of(relation, self.table)
-        except BaseException:
-            await pool.close()
-            raise
-        sizes = AnswerSizes(server.in_flight, relation.row_bytes or 0.0)
-        statements = PostgresStatements(relation.sql, plans, is_unicode, relation.is_wide)
-        self._live = _OpenPostgres(pool, statements, sizes)
-
-    async def aclose(self) -> None:
-        live, self._live = self._live, None
-        if live is not None:
-            await live.pool.close()
-
-    # Lookups.
-
-    async def alookup(self, request: LookupRequest) -> Answer:
-        try:
-            return await asyncio.wait_for(self._answer_with_fresh_types(request), request.timeout)
-        except asyncio.TimeoutError:
-            raise LookupTimeout(
-                f"table {self.table.name}: PostgreSQL had no answer within {request.timeout:g} s."
-            ) from None
-
     # The whole table.
 
     # Found on the driver, so that each part means the same to all tasks, also to one that is repeated.
     # (docs/decisions/0146)
     def partitions(self, wanted: int) -> Sequence[str]:
         """Ranges of blocks; one where rows have no place: a view, a foreign table, servers before 14."""
-        return ranges(asyncio.run(self._count_blocks()), wanted)
-
-    def scan_filtered(
-        self, schema: pa.Schema, partition: str, filters: Sequence[Filter]
-    ) -> Iterator[pa.RecordBatch]:
-        """The rows of a range of blocks."""
-        return _iterate_async(self._scan_table(schema, partition, filters))
-
-    def statistics(self) -> TableSize:
-        """The size as of the last ANALYZE, from the catalog; unknown for a view."""
-        return asyncio.run(self._read_size())
-
-    def changes(self, request: ChangesRequest) -> Changes:
-        """The rows in which the column is greater, by an index on it where there is one."""
-        try:
-            return asyncio.run(asyncio.wait_for(self._read_changes(request), request.timeout))
-        except asyncio.TimeoutError:
-            raise LookupTimeout(
-                f"table {self.table.name}: PostgreSQL named no changes within {request.timeout:g} s."
-            ) from None
-
-    def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
-        """The columns with their comments, and the key, from the catalog."""
-        return asyncio.run(self._discover_columns())
-
-    def tables(self) -> Sequence[str]:
-        return asyncio.run(self._list_tables())
+        return ranges(self._run_alone(self._count_blocks), wanted)
 
     # Health.
 
     DRIVERS = ("asyncpg",)
-    STEPS = ("login", "table", "columns", "rights")
 
     def endpoints(self) -> Sequence[Endpoint]:
         """The hosts of the URL, without Unix sockets. TLS is negotiated at the login."""
         hosts = checked_target(self.table, self.table.read(self.OPTIONS)[0]).hosts
         return [Endpoint(host, port) for host, port in hosts if not host.startswith(("/", "@"))]
-
-    def health(self, request: HealthRequest) -> Iterator[HealthCheck]:
-        """Login, table, columns, rights, indexes on the keys, and connections, from the catalog."""
-        return _iterate_async(self._check_health(request))
-
-    def sample(self, columns: Sequence[str], most: int) -> pa.Table:
-        return asyncio.run(self._sample_rows(columns, most))
 
     def check_of(self, error: Exception) -> str:
         """As the driver or the code of the server say."""
@@ -244,12 +146,21 @@ class PostgresConnector(
 
     # Inside.
 
-    @property
-    def _source_table(self) -> str:
-        return source_name(self.table)
+    async def _open_pool(self) -> PostgresPool:
+        server = await PostgresEndpoint.of(self.table)
+        return await server.pool()
 
-    async def _answer_with_fresh_types(self, request: LookupRequest) -> Answer:
-        """The rows, read by the types that the columns have at the moment."""
+    async def _open_table(self, pool: PostgresPool) -> _OpenPostgres:
+        async with pool.borrowed() as connection:
+            relation = await find_relation(connection, self._source_table, self.table)
+            is_unicode = _is_unicode(connection)
+        sizes = AnswerSizes(pool.in_flight, relation.row_bytes or 0.0)
+        plans = plans_of(relation, self.table)
+        return _OpenPostgres(
+            pool, PostgresStatements(relation.sql, plans, is_unicode, relation.is_wide), sizes
+        )
+
+    async def _look_up_rows(self, request: LookupRequest) -> Answer:
         for _ in range(_LOOKS_AT_TYPES):
             live = self._live
             assert live is not None, "aopen() comes before alookup()"
@@ -333,12 +244,6 @@ class PostgresConnector(
                 return is_unchanged, [part or b"" for part in parts]
             lease.release()
             limit = size
-
-    def _too_large_error(self, keys: int, fitting: int) -> AnswerTooLarge:
-        message = (
-            f"table {self.table.name}: the rows of {counted(keys, 'key')} are too large to be taken at once."
-        )
-        return AnswerTooLarge(message, keys=fitting)
 
     async def _plans_have_changed(self, live: _OpenPostgres) -> bool:
         """Read the catalog, and plan again if the columns differ from those of ``live``; whether they did."""
@@ -451,45 +356,43 @@ class PostgresConnector(
             async for chunk in chunks:
                 yield csv_columns(chunk, wanted)
 
-    async def _count_blocks(self) -> int:
-        async with self._one_connection() as connection:
-            relation = await find_relation(connection, self._source_table, self.table)
-            return await connection.fetchval(BLOCKS, relation.oid) or 0
+    async def _count_blocks(self, connection: asyncpg.Connection) -> int:
+        relation = await find_relation(connection, self._source_table, self.table)
+        return await connection.fetchval(BLOCKS, relation.oid) or 0
 
-    async def _read_size(self) -> TableSize:
-        async with self._one_connection() as connection:
-            return await table_size(connection, self._source_table)
+    async def _read_size(self, connection: asyncpg.Connection) -> TableSize:
+        return await table_size(connection, self._source_table)
 
-    async def _read_changes(self, request: ChangesRequest) -> Changes:
-        async with self._one_connection(in_transaction=True) as connection:
-            relation = await find_relation(connection, self._source_table, self.table)
-            plans = plans_of(relation, self.table)
-            column, keys = plans[request.column], [plans[name] for name in request.schema.names]
-            # In this order: a row that becomes visible in between must not be in the greatest value already.
-            only = pa.schema([column.field])
-            _, found = await self._rows_of(connection, plans, only, latest_row(relation.sql, column))
-            greatest = found.column(0)[0]
-            if request.since is None:
-                return Changes(greatest)
-            (bound,) = column.bind(pa.chunked_array([pa.repeat(request.since, 1)])).to_pylist()
-            rows = changed_rows(relation.sql, column, keys, request.most)
-            count, changed = await self._rows_of(connection, plans, request.schema, rows, bound)
+    async def _read_changes(self, connection: asyncpg.Connection, request: ChangesRequest) -> Changes:
+        relation = await find_relation(connection, self._source_table, self.table)
+        plans = plans_of(relation, self.table)
+        column, keys = plans[request.column], [plans[name] for name in request.schema.names]
+        # In this order: a row that becomes visible in between must not be in the greatest value already.
+        only = pa.schema([column.field])
+        _, found = await self._rows_of(connection, plans, only, latest_row(relation.sql, column))
+        greatest = found.column(0)[0]
+        if request.since is None:
+            return Changes(greatest)
+        (bound,) = column.bind(pa.chunked_array([pa.repeat(request.since, 1)])).to_pylist()
+        rows = changed_rows(relation.sql, column, keys, request.most)
+        count, changed = await self._rows_of(connection, plans, request.schema, rows, bound)
         return Changes(greatest, changed if count <= request.most else None)
 
     async def _check_health(self, request: HealthRequest) -> AsyncGenerator[HealthCheck, None]:
-        async with self._one_connection() as connection:
+        async with self._one_pool() as pool, pool.borrowed() as connection:
             pool_size: int = self.table.read(self.OPTIONS)[0][POOL_SIZE.key]
             async for check in health_of(connection, self._source_table, self.table, request, pool_size):
                 yield check
 
-    async def _sample_rows(self, columns: Sequence[str], most: int) -> pa.Table:
-        async with self._one_connection(in_transaction=True) as connection:
-            relation = await find_relation(connection, self._source_table, self.table)
-            plans = plans_of(relation, self.table)
-            schema = pa.schema([self.table.schema.field(name) for name in columns])
-            rows = f"(SELECT * FROM {relation.sql} LIMIT {most}) AS sampled"  # noqa: S608  quoted
-            _, found = await self._rows_of(connection, plans, schema, rows)
-            return found
+    async def _sample_rows(
+        self, connection: asyncpg.Connection, columns: Sequence[str], most: int
+    ) -> pa.Table:
+        relation = await find_relation(connection, self._source_table, self.table)
+        plans = plans_of(relation, self.table)
+        schema = pa.schema([self.table.schema.field(name) for name in columns])
+        rows = f"(SELECT * FROM {relation.sql} LIMIT {most}) AS sampled"  # noqa: S608  quoted
+        _, found = await self._rows_of(connection, plans, schema, rows)
+        return found
 
     async def _rows_of(
         self,
@@ -506,11 +409,10 @@ class PostgresConnector(
         columns = _unpacked(plans, schema, [part or b"" for part in parts])
         return count, self._arrays_to_table(plans, columns, schema, schema.names if bound else ())
 
-    async def _discover_columns(self) -> tuple[pa.Schema, tuple[str, ...]]:
-        async with self._one_connection() as connection:
-            relation = await find_relation(connection, self._source_table, self.table)
-            key = await primary_key(connection, relation)
-            told = await comments(connection, relation)
+    async def _discover_columns(self, connection: asyncpg.Connection) -> tuple[pa.Schema, tuple[str, ...]]:
+        relation = await find_relation(connection, self._source_table, self.table)
+        key = await primary_key(connection, relation)
+        told = await comments(connection, relation)
         about = {name: {"comment": text} for name, text in told.items()}
         fields = [
             pa.field(each.name, reported_type(each), metadata=about.get(each.name))
@@ -519,30 +421,8 @@ class PostgresConnector(
         ]
         return pa.schema([*(pa.field(name, pa.string()) for name in self.required_keys()), *fields]), key
 
-    async def _list_tables(self) -> list[str]:
-        async with self._one_connection() as connection:
-            return await readable_tables(connection)
-
-    @asynccontextmanager
-    async def _one_connection(self, *, in_transaction: bool = False) -> AsyncIterator[asyncpg.Connection]:
-        async with self._one_pool() as pool, pool.borrowed(in_transaction=in_transaction) as connection:
-            yield connection
-
-    @asynccontextmanager
-    async def _one_pool(self) -> AsyncIterator[PostgresPool]:
-        server = await PostgresEndpoint.of(self.table)
-        pool = await server.pool()
-        try:
-            yield pool
-        finally:
-            await pool.close()
-
-
-@dataclass(frozen=True)
-class _OpenPostgres:
-    pool: PostgresPool
-    statements: PostgresStatements
-    sizes: AnswerSizes
+    async def _list_tables(self, connection: asyncpg.Connection) -> list[str]:
+        return await readable_tables(connection)
 
 
 def _is_unicode(connection: asyncpg.Connection) -> bool:
@@ -557,14 +437,3 @@ def _unpacked(
         unpacked(plans[name].wire, *parts[2 * number : 2 * number + 2])
         for number, name in enumerate(schema.names)
     ]
-
-
-def _iterate_async(found: AsyncGenerator[_T, None]) -> Iterator[_T]:
-    """Iterate over ``found`` on an event loop of its own."""
-    loop = asyncio.new_event_loop()
-    try:
-        while (each := loop.run_until_complete(anext(found, None))) is not None:
-            yield each
-    finally:
-        loop.run_until_complete(found.aclose())
-        loop.close()

@@ -1,4 +1,4 @@
-"""How much is read at once: answers of a size that is known before, and whole tables by ranges or COPY."""
+"""How a whole table is read: by ranges of blocks, or by COPY."""
 
 from __future__ import annotations
 
@@ -11,41 +11,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from lookup_connectors.postgres.columns import PostgresColumn
-from lookup_connectors.shared.bytes_in_flight import BytesInFlight
-
-COPIES = 4
-"""So often an answer is in memory while it is read: as it came, joined, as Python's objects, as columns."""
-
-_CONNECTIONS = 4
-_LEAST = 256 * 1024
-
-
-# asyncpg reads an answer to its end, so the statement says the size first, and sends nothing that is too
-# large. (docs/decisions/0086)
-class AnswerSizes:
-    def __init__(self, in_flight: int, row_bytes: float) -> None:
-        self.budget = BytesInFlight(in_flight)
-        self.largest = max(1, in_flight // COPIES // _CONNECTIONS)
-        """Bytes that one answer for several keys may have."""
-        self._key_bytes = row_bytes
-
-    def fitting(self) -> int:
-        """For how many keys an answer should not be too large."""
-        return max(1, int(self.largest / max(1.0, self._key_bytes)))
-
-    def limit(self, keys: int) -> int:
-        """The bytes that the answer to a request for this many keys may have."""
-        if not self._key_bytes:
-            return self.largest
-        return int(min(self.largest, max(_LEAST, 4 * keys * self._key_bytes)))
-
-    def saw(self, keys: int, size: int) -> None:
-        """An answer for so many keys had so many bytes. Wide rows count at once, narrow ones by and by."""
-        seen = size / keys
-        self._key_bytes = max(seen, (self._key_bytes + seen) / 2)
-
-
-# --- a whole table --------------------------------------------------------------------------------
+from lookup_connectors.shared.sql_parts import even_ends
 
 CHUNK_BYTES = 1024 * 1024
 """About so much becomes one batch."""
@@ -100,10 +66,9 @@ def ranges(blocks: int, wanted: int) -> tuple[str, ...]:
     >>> ranges(4000, 100), ranges(100, 8)
     (('0-1333', '1333-2666', '2666-'), ('',))
     """
-    count = min(wanted, blocks // FEWEST_BLOCKS)
-    if count < 2:
+    ends = even_ends(0, blocks, wanted, FEWEST_BLOCKS)
+    if not ends:
         return ("",)
-    ends = [blocks * part // count for part in range(1, count)]
     return tuple(f"{begin}-{end}" for begin, end in zip([0, *ends], [*ends, ""], strict=True))
 
 

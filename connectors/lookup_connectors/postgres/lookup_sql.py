@@ -16,7 +16,7 @@ from lookup_connectors.postgres.columns import INTEGERS, PostgresColumn
 from lookup_connectors.postgres.inet_and_cidr import AddressColumn
 from lookup_connectors.postgres.packed_columns import PackedColumn, packed_query
 from lookup_connectors.shared.postgres_server import unheld_character, without_characters
-from lookup_connectors.shared.sql_parts import found_rows
+from lookup_connectors.shared.sql_parts import NULLS, condition_of, found_rows
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import Filter, FilterValue, LookupRequest, OrderCondition
 
@@ -226,18 +226,8 @@ def changed_rows(relation: str, column: PostgresColumn, keys: Sequence[PostgresC
 # --- filters --------------------------------------------------------------------------------------
 
 _TEXTS = frozenset({"text", "varchar"})
-_EQUALITY = ("=", "IN")
-_NULLS = ("IS NULL", "IS NOT NULL")
 # Types whose NULL is Spark's. A composite of NULLs alone is NULL to PostgreSQL, and is read as a text.
 _EXACT = INTEGERS | _TEXTS | {"bool", "numeric", "date"}
-
-
-def can_filter(kind: pa.DataType, wanted: Filter) -> bool:
-    """Whether a column of the declared type can be filtered so, if the source's own type allows it."""
-    if types.is_string(kind):
-        return wanted.op in (*_EQUALITY, *_NULLS)
-    exact = types.is_boolean(kind) or types.is_integer(kind) or types.is_decimal(kind) or types.is_date(kind)
-    return bool(exact)
 
 
 def filter_of(plan: PostgresColumn, wanted: Filter, encoding: str) -> str:
@@ -247,18 +237,15 @@ def filter_of(plan: PostgresColumn, wanted: Filter, encoding: str) -> str:
     """
     if not _is_safe(plan, wanted, encoding):
         return ""
-    if wanted.op in _NULLS:
-        return f"{plan.column} {wanted.op}"
-    values = ", ".join(map(literal, wanted.values))
-    return f"{plan.compared} {wanted.op} {f'({values})' if wanted.op == 'IN' else values}"
+    column = plan.column if wanted.op in NULLS else plan.compared
+    return condition_of(column, wanted, [*map(literal, wanted.values)])
 
 
 def _is_safe(plan: PostgresColumn, wanted: Filter, encoding: str) -> bool:
     kind, source = plan.field.type, plan.source.type
-    if wanted.op in _NULLS:
+    if wanted.op in NULLS:
         return source in _EXACT
     if types.is_string(kind):
-        # A collation may find more texts equal than are the same, but never fewer.
         return source in _TEXTS and all(_can_be_told(str(value), encoding) for value in wanted.values)
     if types.is_integer(kind):
         return source in INTEGERS

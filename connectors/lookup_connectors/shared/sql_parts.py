@@ -1,13 +1,14 @@
-"""SQL that databases share: quoted names, and rows by order, which SQLite finds in a way of its own."""
+"""SQL that databases share: names, filters, and rows by order, which SQLite finds in a way of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_hints.spi import OrderCondition
+from lookup_hints.errors import ConnectorError, nearest
+from lookup_hints.spi import Filter, HealthCheck, OrderCondition
 
 Column = Callable[[str], str]
 """SQL for the column of that name."""
@@ -18,6 +19,21 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def find_name(name: str, names: Sequence[str], table: str, relation: str) -> str:
+    """The one of ``names`` that is meant by ``name``: databases fold names in different ways.
+
+    Raises:
+        ConnectorError: ``relation`` of ``table`` has no such column.
+    """
+    alike = [each for each in names if each.lower() == name.lower()]
+    if name in alike:
+        return name
+    if len(alike) != 1:
+        what = f"{relation} has no column {name!r}. {nearest(name, names)}".rstrip()
+        raise ConnectorError(f"table {table}: {what}", permanent=True)
+    return alike[0]
+
+
 def can_order(kind: pa.DataType) -> bool:
     """Whether databases order values of ``kind`` as Spark does: exact numbers, dates and moments.
 
@@ -25,6 +41,76 @@ def can_order(kind: pa.DataType) -> bool:
     """
     is_time = types.is_date(kind) or types.is_timestamp(kind)
     return bool(is_time or types.is_integer(kind) or types.is_decimal(kind))
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+FEWEST_ROWS = 50_000
+"""A partition of fewer rows is not worth a task."""
+NULLS = ("IS NULL", "IS NOT NULL")
+_EQUALITY = ("=", "IN")
+
+
+def even_ends(first: int, end: int, wanted: int, fewest: int) -> list[int]:
+    """Where up to ``wanted`` even parts of the numbers from ``first`` to before ``end`` meet.
+
+    Each part has ``fewest`` numbers at least.
+
+    >>> even_ends(0, 4000, 3, 1024), even_ends(0, 1500, 3, 1024)
+    ([1333, 2666], [])
+    """
+    count = min(wanted, (end - first) // fewest)
+    return [first + (end - first) * part // count for part in range(1, count)]
+
+
+def can_filter(kind: pa.DataType, wanted: Filter) -> bool:
+    """Whether databases can leave out rows by ``wanted`` on a column of the declared type ``kind``.
+
+    Texts by ``=`` and IN alone: their order depends on a collation, which may also find more texts equal than
+    are the same, but never fewer.
+    """
+    if types.is_string(kind):
+        return wanted.op in (*_EQUALITY, *NULLS)
+    exact = types.is_boolean(kind) or types.is_integer(kind) or types.is_decimal(kind) or types.is_date(kind)
+    return bool(exact)
+
+
+def condition_of(column: str, wanted: Filter, values: Sequence[str]) -> str:
+    """``wanted`` as a condition of SQL on ``column``; ``values`` are those of it, as SQL writes them.
+
+    >>> condition_of("a", Filter("a", "IN", (1, 2)), ["?", "?"])
+    'a IN (?, ?)'
+    """
+    listed = ", ".join(values)
+    return f"{column} {wanted.op} {f'({listed})' if wanted.op == 'IN' else listed}".rstrip()
+
+
+def index_check(
+    key: Sequence[str], indexes: Iterable[tuple[str, Sequence[str]]], small: str, cure: str
+) -> HealthCheck:
+    """Whether a lookup by the columns ``key`` can use one of ``indexes``, which are names and their columns.
+
+    Args:
+        small: why none is needed; empty where one is.
+        cure: what to try where there is none.
+    """
+    names = ", ".join(key)
+    serving = [(name, columns) for name, columns in indexes if columns[0] in key]
+    if serving:
+        name, columns = max(serving, key=lambda index: _count_leading(index[1], key))
+        return HealthCheck("index", "ok", f"{name} ({', '.join(columns)}) serves {names}")
+    if small:
+        return HealthCheck("index", "ok", f"none on {names}; {small}")
+    what = f"no valid index begins with {names}: each request reads the whole table"
+    return HealthCheck("index", "warn", what, cure)
+
+
+def _count_leading(columns: Sequence[str], wanted: Sequence[str]) -> int:
+    """The number of leading columns of an index that are wanted."""
+    return next((place for place, name in enumerate(columns) if name not in wanted), len(columns))
+
+
+# --- rows by order --------------------------------------------------------------------------------
 
 
 def found_rows(

@@ -10,13 +10,19 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_connectors.shared.sql_parts import joined_rows, quoted
+from lookup_connectors.shared.sql_parts import (
+    FEWEST_ROWS,
+    NULLS,
+    condition_of,
+    even_ends,
+    joined_rows,
+    quoted,
+)
+from lookup_connectors.shared.sql_parts import can_filter as can_filter_exactly
 from lookup_connectors.shared.sqlite_types import as_stored, asked_keys, equality
 from lookup_hints.spi import Filter, FilterValue, OrderCondition
 
 MAX_VARIABLES = 999  # what every build of SQLite takes
-# A partition of fewer rows is not worth a task.
-_FEWEST_ROWS = 50_000
 
 
 def parts(keys: pa.Table) -> Iterator[pa.Table]:
@@ -33,11 +39,9 @@ def ranges(number: str, first: int, last: int, wanted: int) -> tuple[str, ...]:
     >>> ranges("rowid", 1, 99_999, 8)
     ('',)
     """
-    span = last - first + 1
-    count = min(wanted, span // _FEWEST_ROWS)
-    if count < 2:
+    ends = even_ends(first, last + 1, wanted, FEWEST_ROWS)
+    if not ends:
         return ("",)
-    ends = [first + span * part // count for part in range(1, count)]
     between = (f" WHERE {number} >= {begin} AND {number} < {end}" for begin, end in pairwise(ends))
     return (f" WHERE {number} < {ends[0]}", *between, f" WHERE {number} >= {ends[-1]}")
 
@@ -95,17 +99,10 @@ def listed(names: Sequence[str]) -> str:
 
 # --- filters --------------------------------------------------------------------------------------
 
-_NULLS = ("IS NULL", "IS NOT NULL")
-
 
 def can_filter(kind: pa.DataType, wanted: Filter) -> bool:
-    """Whether a column of the declared type can be filtered so.
-
-    Texts by ``=`` and IN alone, as a collation of the column decides their order.
-    """
-    if wanted.op in _NULLS or types.is_boolean(kind) or types.is_integer(kind) or types.is_date(kind):
-        return True
-    return bool(types.is_string(kind)) and wanted.op in ("=", "IN")
+    """Whether a column of the declared type can be filtered so; not by a DECIMAL, which may be a float."""
+    return wanted.op in NULLS or (not types.is_decimal(kind) and can_filter_exactly(kind, wanted))
 
 
 def fits(affinity: str, wanted: Filter) -> bool:
@@ -123,15 +120,9 @@ def where_of(partition: str, filters: Sequence[Filter]) -> str:
     >>> where_of(" WHERE rowid < 5", [Filter("a", "IN", (1, 2))])
     ' WHERE rowid < 5 AND "a" IN (?, ?)'
     """
-    conditions = [*filter(None, [partition.removeprefix(" WHERE ")]), *_filter_conditions(filters)]
+    filtered = (condition_of(quoted(each.column), each, ["?"] * len(each.values)) for each in filters)
+    conditions = [*filter(None, [partition.removeprefix(" WHERE ")]), *filtered]
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
-
-
-def _filter_conditions(filters: Sequence[Filter]) -> Iterator[str]:
-    for each in filters:
-        marks = ", ".join("?" * len(each.values))
-        values = f" ({marks})" if each.op == "IN" else f" {marks}".rstrip()
-        yield f"{quoted(each.column)} {each.op}{values}"
 
 
 def bound_of(filters: Sequence[Filter]) -> list[object]:

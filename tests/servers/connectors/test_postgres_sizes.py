@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lookup_connectors.postgres import PostgresConnector
-from lookup_connectors.postgres.copy_and_sizes import COPIES
+from lookup_connectors.shared.answer_sizes import COPIES
 
 from lookup_hints.errors import AnswerTooLarge, ConnectorError
 from lookup_hints.lookup_spec import LookupSettings, LookupSpec
