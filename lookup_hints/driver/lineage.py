@@ -109,7 +109,7 @@ def _events_of(plan: LookupPlan, conf: Conf, *, is_stream: bool) -> Callable[[st
     from openlineage.client.uuid import generate_new_uuid
 
     inputs = _inputs(plan)
-    connectors = [*(join.connector for join in plan.joins), *(scan.connector for scan in plan.scans)]
+    connectors = [*(join.use.connector for join in plan.joins), *(scan.use.connector for scan in plan.scans)]
     tables = "_".join(sorted({each.table.name for each in connectors}))
     digest = sha256(plan.text.encode()).hexdigest()[:8]
     name = ".".join((conf("spark.app.name") or "spark", tables, digest))
@@ -144,8 +144,8 @@ def _inputs(plan: LookupPlan) -> list[InputDataset]:
     from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import schema_dataset
 
-    used = [(each.connector, (*each.function.key_columns, *each.function.columns)) for each in plan.joins]
-    used += [(scan.connector, scan.columns) for scan in plan.scans]
+    used = [(each.use.connector, (*each.function.key_columns, *each.function.columns)) for each in plan.joins]
+    used += [(scan.use.connector, scan.columns) for scan in plan.scans]
     found = list[InputDataset]()
     for name, connector in {each.table.name: each for each, _ in used}.items():
         columns = {column for each, columns in used if each.table.name == name for column in columns}

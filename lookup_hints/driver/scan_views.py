@@ -28,7 +28,7 @@ PARTITIONING_SECONDS = 1.0
 def create_scan_view(spark: SparkSession, scan: TableScan) -> None:
     """Make the view that reads the whole table of ``scan``, again at each action."""
     fields = [scan.use.table.schema.field(name) for name in scan.columns]
-    schema, connector, filters = pa.schema(fields), scan.connector, scan.filters
+    schema, connector, filters = pa.schema(fields), scan.use.connector, scan.filters
     parts = parts_of(connector, scan.readers)
 
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -5,43 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from lookup_hints.plan.key_conditions import ColumnNames, Conjunct, KeyEquality, references
-from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.query_blocks import Block, Pipe
 from lookup_hints.plan.parse.statement import Statement
+from lookup_hints.plan.table_use import TableUse
 from lookup_hints.sql.text_edits import Cut
 from lookup_hints.sql.words import SET_WORDS
 
 
-def used_columns(
-    statement: Statement, use: LookupUse, names: ColumnNames, keys: Sequence[KeyEquality] = ()
-) -> tuple[str, ...]:
+def used_columns(use: TableUse, keys: Sequence[KeyEquality] = ()) -> tuple[str, ...]:
     """The columns of ``use.table`` that its query block names, in the table's order.
 
     Errs towards too many: a word counts wherever it could be a column. The lookup table's side of a key
     equality does not count, as the connector evaluates it. A star counts as all columns. Never empty: if no
     column is named, the result is the first key column, or else the first column.
     """
-    every = tuple(use.table.schema.names)
-    block = use.block
-    if any(relation.alias_at is not None for relation in use.around) or _uses_all_columns(
-        statement, use, names
-    ):
+    statement, names, every = use.statement, use.names, tuple(use.table.schema.names)
+    if any(relation.alias_at is not None for relation in use.around) or _uses_all_columns(use):
         return every
     used = {
         column
         for called in names.columns
-        for index in statement.named_in(block, called, use.alias)
-        if (column := _column_at(statement, index, names)) is not None
-        and not _is_key_side(statement, index, use, keys)
+        for index in statement.named_in(use.block, called, use.alias)
+        if (column := _column_at(statement, index, names)) is not None and not _is_key_side(use, index, keys)
     }
     return _used_or_one(every, used, keys)
 
 
 def residual_columns(
-    use: LookupUse, names: ColumnNames, residual: Iterable[Conjunct], keys: Sequence[KeyEquality]
+    use: TableUse, residual: Iterable[Conjunct], keys: Sequence[KeyEquality]
 ) -> tuple[str, ...]:
     """The columns of ``use.table`` that ``residual`` names: all that a semi join needs."""
-    used = {reference.column for conjunct in residual for reference in references(conjunct.tree, names)}
+    used = {reference.column for conjunct in residual for reference in references(conjunct.tree, use.names)}
     return _used_or_one(tuple(use.table.schema.names), used, keys)
 
 
@@ -50,9 +44,9 @@ def _used_or_one(every: tuple[str, ...], used: set[str], keys: Sequence[KeyEqual
     return tuple(column for column in every if column in used) or (least,)
 
 
-def _uses_all_columns(statement: Statement, use: LookupUse, names: ColumnNames) -> bool:
-    block = use.block
-    if _selects_nothing_by_name(statement, use) or statement.once(_hides_names, block):
+def _uses_all_columns(use: TableUse) -> bool:
+    statement, block, names = use.statement, use.block, use.names
+    if _selects_nothing_by_name(use) or statement.once(_hides_names, block):
         return True
     return statement.once(_has_star, block) or any(
         _is_star_of(statement, index, names) for index in statement.named_in(block, "*", names.alias)
@@ -63,17 +57,17 @@ def _has_star(statement: Statement, block: Block) -> bool:
     return any(True for _ in stars(statement, block, block.last + 1))
 
 
-def _selects_nothing_by_name(statement: Statement, use: LookupUse) -> bool:
+def _selects_nothing_by_name(use: TableUse) -> bool:
     """Whether all columns come out for want of a SELECT behind the use."""
-    block = use.block
+    block, tokens = use.block, use.statement.tokens
     if not block.pipes:
         return not block.selects
     if use.pipe is None and block.selects and block.selects[0] < use.index:
         return False
     for pipe in block.pipes:
-        if pipe.first > use.index and statement.tokens.is_word(pipe.first + 1, *SET_WORDS):
+        if pipe.first > use.index and tokens.is_word(pipe.first + 1, *SET_WORDS):
             return True
-        if pipe.first > use.index and statement.tokens.is_word(pipe.first + 1, "SELECT", "AGGREGATE"):
+        if pipe.first > use.index and tokens.is_word(pipe.first + 1, "SELECT", "AGGREGATE"):
             return False
     return True
 
@@ -139,11 +133,11 @@ def _column_at(statement: Statement, index: int, names: ColumnNames) -> str | No
     return column
 
 
-def _is_key_side(statement: Statement, index: int, use: LookupUse, keys: Sequence[KeyEquality]) -> bool:
+def _is_key_side(use: TableUse, index: int, keys: Sequence[KeyEquality]) -> bool:
     """Whether the piece is the dimension's side of a key equality, or names the table itself."""
     if use.relation.first <= index <= use.relation.last:
         return True
-    start = statement.pieces[index].start
+    start = use.statement.pieces[index].start
     place = Cut(start, start + 1)
     return any(
         key.whole.holds(place)

@@ -109,7 +109,7 @@ def _budget_facts(join: LookupJoin) -> Iterator[tuple[str, str]]:
     budget, source = join.chosen.settings.budget, join.chosen.source
     is_bounded = bool(budget.name) or budget.is_limited
     if is_bounded:
-        yield "budget", f"{shown_owner(join.connector)}{source('budget')}"
+        yield "budget", f"{shown_owner(join.use.connector)}{source('budget')}"
     if is_bounded or source("on-open"):
         yield "on open", f"{budget.on_open}{source('on-open')}"
     if budget.max_requests is not None:

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
-from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.plan.decide.access import AccessDecision
 from lookup_hints.plan.decide.settings import Choice
 from lookup_hints.plan.key_casts import KeyCast
-from lookup_hints.plan.key_conditions import ColumnNames, Conditions, Conjunct, KeyEquality
+from lookup_hints.plan.key_conditions import Conditions, Conjunct, KeyEquality
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.query_blocks import Block, Relation
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis, KeyQuestion, LeftSide, NamesAndTypes
-from lookup_hints.spi import Connector, Filter, TableSize
+from lookup_hints.plan.table_use import TableUse
+from lookup_hints.spi import Filter, TableSize
 from lookup_hints.spi.request_and_answer import OrderCondition
 from lookup_hints.sql.text_edits import Cut, Edit, Fragment
 
@@ -81,12 +81,10 @@ class FoundJoin:
 
     Args:
         use: the place that names its table.
-        connector: the connector of its table.
         form: its syntactic form.
         kind: ``INNER``, ``LEFT``, ``LEFT SEMI`` or ``LEFT ANTI``.
         at: the whole join in the text.
         home: the block whose rows are joined.
-        names: the names of its columns.
         conditions: its conditions, by kind.
         needs: relations beyond its chain that it refers to: those that give the keys of a comma join, and
             those that the ON of a join names across a comma.
@@ -94,13 +92,11 @@ class FoundJoin:
         notes: notes for the user.
     """
 
-    use: LookupUse
-    connector: Connector
+    use: TableUse
     form: Form
     kind: str
     at: Cut
     home: Block
-    names: ColumnNames
     conditions: Conditions
     needs: frozenset[Relation] = frozenset()
     order: JoinOrder | None = None
@@ -228,7 +224,6 @@ class TableScan:
 
     Args:
         use: the place that names the table.
-        connector: the connector of the table.
         columns: the columns to read, in the table's order.
         relation: the name of the view that reads them.
         readers: the most parts in which it is read.
@@ -238,8 +233,7 @@ class TableScan:
         warning: a warning for a read that may be unintended; else empty.
     """
 
-    use: LookupUse
-    connector: Connector
+    use: TableUse
     columns: tuple[str, ...]
     relation: str
     readers: int
@@ -277,62 +271,3 @@ class LookupPlan:
     def text_of(self, part: Fragment) -> str:
         """The user's text at ``part``, on one line."""
         return " ".join((part if isinstance(part, str) else part.of(self.text)).split())
-
-
-# A form that cannot ask is no error: the planner reads the table, and Spark joins its rows.
-# (docs/decisions/0150)
-class CannotBeAsked(UnsupportedLookup):
-    """A use of a lookup table cannot be a lookup join; it is read whole instead if its source allows that.
-
-    Args:
-        problems: the errors to raise if it cannot be read either.
-        use: the place that names its table.
-        reason: why it cannot be looked up, in words that follow "because".
-    """
-
-    def __init__(self, problems: Sequence[Problem] | Problem, use: LookupUse, reason: str) -> None:
-        super().__init__(problems)
-        self.use, self.reason = use, reason
-
-
-# A hint that names the table demands a lookup. So the refusal is raised, with what to write instead.
-# (docs/decisions/0150)
-class NotReadEither(UnsupportedLookup):
-    """A lookup table that can be neither looked up nor read here, as reading would give other rows."""
-
-
-def refused(
-    statement: Statement, use: LookupUse, at: Cut, reason: str, instead: str = "", tip: str = ""
-) -> CannotBeAsked:
-    """The error of a lookup join that cannot run, with what to write ``instead``; its table may be read."""
-    whole = f"{reason}; {instead}" if instead else reason
-    return CannotBeAsked(cannot_run(statement, use, at, whole, tip).problems, use, reason)
-
-
-def cannot_run(
-    statement: Statement, use: LookupUse, at: Cut, reason: str, tip: str = ""
-) -> UnsupportedLookup:
-    """The error of a lookup join that cannot run, and whose table cannot be read in its place either."""
-    message = f"The lookup join with {use.shown} cannot run: {reason}."
-    return UnsupportedLookup(Problem(message, statement.span(at), tip))
-
-
-def refuse_extra_clauses(statement: Statement, use: LookupUse) -> None:
-    """Refuse LATERAL, STREAM, samples and the like on the lookup table.
-
-    Raises:
-        CannotBeAsked: it has a sample or the like, which is possible when the table is read whole.
-        UnsupportedLookup: it has LATERAL or STREAM.
-    """
-    relation = use.relation
-    if relation.plain and not relation.lateral:
-        return
-    problem = Problem(
-        f"Only AS and FOR SYSTEM_TIME AS OF can stand beside the lookup table {use.table.name}:"
-        " it is asked by key, not read.",
-        statement.span(statement.tokens.place(relation)),
-    )
-    if statement.tokens.is_word(relation.first, "STREAM", "LATERAL"):
-        raise UnsupportedLookup(problem)
-    extra = " ".join(extension.of(statement.text) for extension in relation.extensions)
-    raise CannotBeAsked(problem, use, f"{' '.join(extra.split())} applies to it")

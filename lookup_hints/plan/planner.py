@@ -17,10 +17,9 @@ from lookup_hints.plan.decide.ask_or_read import access_of_all
 from lookup_hints.plan.decide.complete_join import completed
 from lookup_hints.plan.decide.scan_and_filters import refuse_forbidden, scan_of
 from lookup_hints.plan.decide.settings import session_option
-from lookup_hints.plan.facts_of_lookup_tables import Facts, is_inside
+from lookup_hints.plan.facts_of_lookup_tables import Facts
 from lookup_hints.plan.forms.choose_form import FoundJoins, find_lookups
-from lookup_hints.plan.joins import CannotBeAsked, LookupPlan, NotReadEither
-from lookup_hints.plan.parse.lookup_use import LookupUse
+from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.parse.query_parts import (
     describes,
     gives_rows,
@@ -32,6 +31,7 @@ from lookup_hints.plan.parse.query_parts import (
 from lookup_hints.plan.parse.statement import FindTable, Statement, UnreadableStatement
 from lookup_hints.plan.session_interface import Context
 from lookup_hints.plan.system_time import check_times
+from lookup_hints.plan.table_use import CannotBeAsked, NotReadEither, TableUse
 from lookup_hints.plan.write.spark_sql import edits_of, rebalanced
 from lookup_hints.sql.lexer import Kind
 from lookup_hints.sql.sql_text import SqlText
@@ -75,7 +75,7 @@ def plan(text: SqlText, hints: tuple[LookupHint, ...], context: Context) -> Look
             return LookupPlan(text, facts.analysis.over_stubs())
         output = facts.output  # Spark's errors come first
         _check_names_were_read(statement)
-        notes, warnings = check_times(facts)
+        notes, warnings = check_times(statement, facts.analysis, context)
         planned = _plan_in_rounds(facts, _starting_decisions(facts))
     except RecursionError:
         raise _nested_too_deeply(statement) from None
@@ -98,9 +98,9 @@ def _starting_decisions(facts: Facts) -> Decisions:
     reason = facts.context.read_because
     if not reason:
         return Decisions(facts.looked_through)
-    uses = facts.statement.uses
+    uses = facts.uses
     for use in uses:
-        if not facts.may_be_read(use):
+        if not use.may_be_read:
             raise UnsupportedLookup(Problem(f"{use.alias} cannot be read: {reason}."))
     return (
         Decisions().reading(dict.fromkeys(uses, AccessDecision(reads=True, reason=reason))).without_list(uses)
@@ -118,7 +118,7 @@ def _plan_in_rounds(facts: Facts, settled: Decisions) -> LookupPlan:
         QueryError: invalid hints or options.
     """
     first: UnsupportedLookup | None = None
-    for _ in range(1 + 3 * len((*facts.statement.uses, *facts.looked_through))):
+    for _ in range(1 + 3 * len((*facts.uses, *facts.looked_through))):
         found = find_lookups(facts, settled)
         refusal = found if isinstance(found, UnsupportedLookup) else None
         if isinstance(found, FoundJoins):
@@ -134,7 +134,7 @@ def _plan_in_rounds(facts: Facts, settled: Decisions) -> LookupPlan:
                 return written
             refusal = written
         assert refusal is not None, "what is not written is refused"
-        more = _decisions_after_refusal(facts, settled, refusal)
+        more = _decisions_after_refusal(settled, refusal)
         if more is None:
             told = first or refusal
             raise told if isinstance(told, UnreadableStatement) else UnsupportedLookup(told.problems)
@@ -144,9 +144,7 @@ def _plan_in_rounds(facts: Facts, settled: Decisions) -> LookupPlan:
     raise AssertionError("nothing more is settled, and nothing written")
 
 
-def _decisions_after_refusal(
-    facts: Facts, settled: Decisions, refusal: UnsupportedLookup
-) -> Decisions | None:
+def _decisions_after_refusal(settled: Decisions, refusal: UnsupportedLookup) -> Decisions | None:
     """The decisions after a refusal: read the table, or do not look through to it. None: raise it."""
     if isinstance(refusal, NotReadEither):
         return None
@@ -157,24 +155,24 @@ def _decisions_after_refusal(
             return settled.without_list({use})
         if use.through is None:
             decision = AccessDecision(reads=True, reason=refusal.reason)
-            return settled.reading({use: decision}) if facts.may_be_read(use) else None
+            return settled.reading({use: decision}) if use.may_be_read else None
         dropped = {use}
-    if not dropped or any(map(facts.is_named, dropped)):
+    if not dropped or any(use.is_named for use in dropped):
         return None
     return settled.without_look_through(dropped)
 
 
 def _write_plan(
-    facts: Facts, found: FoundJoins, access: dict[LookupUse, AccessDecision]
+    facts: Facts, found: FoundJoins, access: dict[TableUse, AccessDecision]
 ) -> LookupPlan | UnsupportedLookup:
     """The plan; or the refusal of a join that cannot be completed, or of a table that must not be read."""
     statement, conf, notes = facts.statement, facts.context.conf, list[str]()
     try:
         joins = completed(facts, found.joins, access)
-        scans = tuple(scan_of(facts, use, decision) for use, decision in found.scans.items())
+        scans = tuple(scan_of(use, decision) for use, decision in found.scans.items())
         edits = edits_of(facts.analysis, joins, scans, found.bypassed)
         for scan in scans:
-            refuse_forbidden(facts, scan)
+            refuse_forbidden(scan)
     except UnsupportedLookup as refusal:
         return refusal
     adaptive = (conf("spark.sql.adaptive.enabled") or "true").lower() == "true"
@@ -204,22 +202,21 @@ def _check_hints(facts: Facts, found: FoundJoins) -> None:
     Raises:
         HintError: a hint names none.
     """
-    hintable = [*(join.use for join in found.joins), *found.settled.chosen]
-    for use in found.scans:
-        hint = facts.hint_of(use)
-        if hint is not None and hint.options.get("access") in ("scan", "auto"):
-            hintable.append(use)
+    on_request = (
+        use for use in found.scans if use.hint and use.hint.options.get("access") in ("scan", "auto")
+    )
+    hintable = [*(join.use for join in found.joins), *found.settled.chosen, *on_request]
     problems = [
-        _unmatched_hint(hint, facts, found)
+        _unmatched_hint(hint, found)
         for hint in facts.hints
-        if not any(facts.names_use(hint, use) or is_inside(hint, use) for use in hintable)
+        if not any(use.is_named_by(hint) or use.is_named_inside_by(hint) for use in hintable)
     ]
     if problems:
         raise HintError(problems)
 
 
-def _unmatched_hint(hint: LookupHint, facts: Facts, found: FoundJoins) -> Problem:
-    uses = [join.use for join in found.joins if hint.select in facts.selects(join.use)]
+def _unmatched_hint(hint: LookupHint, found: FoundJoins) -> Problem:
+    uses = [join.use for join in found.joins if hint.select in join.use.selects]
     message = f"LOOKUP names {hint.table!r}, but no lookup join in this query block has that alias."
     by_name = [use.alias for use in uses if use.table.name.lower() == hint.table.lower()]
     if by_name:

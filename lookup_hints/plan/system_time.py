@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from lookup_hints.errors import Problem, UnsupportedLookup
-from lookup_hints.plan.facts_of_lookup_tables import Facts
-from lookup_hints.plan.joins import NotReadEither
 from lookup_hints.plan.parse.query_blocks import Block, Query, Relation, Shape
 from lookup_hints.plan.parse.statement import PRESENT, Statement
+from lookup_hints.plan.session_interface import Context
 from lookup_hints.plan.spark_analysis import Analysis
-from lookup_hints.plan.views_and_derived_tables import names_of_cte, select_items
+from lookup_hints.plan.table_use import NotReadEither
+from lookup_hints.plan.views_and_derived_tables import FindView, names_of_cte, select_items
 from lookup_hints.spi.changed_column_and_versions import versions_of
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, options_of_table
-from lookup_hints.spi.option_values import InForce, Place, in_force
+from lookup_hints.spi.option_values import Conf, InForce, Place, in_force
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.text_edits import Cut
@@ -47,18 +47,17 @@ class TimedRelation:
     tables: tuple[LookupTable, ...]
 
 
-def check_times(facts: Facts) -> tuple[list[str], list[str]]:
+def check_times(statement: Statement, analysis: Analysis, context: Context) -> tuple[list[str], list[str]]:
     """Notes on each FOR SYSTEM_TIME AS OF that does not select rows, and the subset to log.
 
     Raises:
         UnsupportedLookup: its time is a constant, or not processing time although that is required, or it
             would choose rows of a query over a table with versions.
     """
-    statement = facts.statement
-    times = _ProcessingTimes(statement, facts.analysis, facts.context.analysed_plan)
+    times = _ProcessingTimes(statement, analysis, context.analysed_plan)
     unused: dict[str, list[TimedRelation]] = {}
     own = {use.relation for use in statement.uses}
-    for use in _timed_relations(facts):
+    for use in _timed_relations(statement, context.find_view):
         versioned = [table for table in use.tables if versions_of(table) is not None]
         if versioned and use.relation in own:
             continue  # it does choose rows
@@ -70,7 +69,7 @@ def check_times(facts: Facts) -> tuple[list[str], list[str]]:
     notes, warnings = list[str](), list[str]()
     for time, uses in unused.items():
         note = _event_time_note(statement, time, uses)
-        wanted = [_strictest_option(facts, use) for use in uses]
+        wanted = [_strictest_option(context.conf, use) for use in uses]
         for use, value in zip(uses, wanted, strict=True):
             if value.value == "error":
                 raise _forbidden_time(statement, use, note, value)
@@ -79,8 +78,7 @@ def check_times(facts: Facts) -> tuple[list[str], list[str]]:
     return notes, warnings
 
 
-def _timed_relations(facts: Facts) -> Iterator[TimedRelation]:
-    statement = facts.statement
+def _timed_relations(statement: Statement, find_view: FindView) -> Iterator[TimedRelation]:
     own = {use.relation: (use.table,) for use in statement.uses}
     queries = frozenset(statement.timed)
     for block, relation in statement.structure.relations:
@@ -89,14 +87,14 @@ def _timed_relations(facts: Facts) -> Iterator[TimedRelation]:
         tables = own.get(relation) or tuple(
             use.table for use in statement.uses if use.relation in statement.read_by(relation)
         )
-        seen = facts.context.find_view(relation.name) if relation.name and not tables else None
+        seen = find_view(relation.name) if relation.name and not tables else None
         yield TimedRelation(relation, block, relation.time, tables if seen is None else (seen.base,))
 
 
-def _strictest_option(facts: Facts, use: TimedRelation) -> InForce:
+def _strictest_option(conf: Conf, use: TimedRelation) -> InForce:
     """What to do about an unused time: the strictest setting of its tables, else the session's."""
     given = [options_of_table(table) for table in use.tables] or [{}]
-    found = [in_force(_OPTION, facts.context.conf, {Place.HINT: {}, Place.TABLE: each}) for each in given]
+    found = [in_force(_OPTION, conf, {Place.HINT: {}, Place.TABLE: each}) for each in given]
     return min(found, key=lambda each: _STRICTEST.index(each.value))
 
 

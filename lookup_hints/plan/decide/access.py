@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from lookup_hints.errors import counted
 from lookup_hints.plan.cost import LeftRows
-from lookup_hints.plan.parse.lookup_use import LookupUse
+from lookup_hints.plan.table_use import TableUse
 from lookup_hints.spi import TableSize
 from lookup_hints.spi.lookup_options import AUTO, SCAN
 
@@ -141,23 +141,23 @@ class Decisions:
         unlisted: of ``read``, the uses that must not become a lookup of listed constants either.
     """
 
-    looked_through: tuple[LookupUse, ...] = ()
-    read: Mapping[LookupUse, AccessDecision] = field(default_factory=dict)
-    chosen: frozenset[LookupUse] = frozenset()
-    unlisted: frozenset[LookupUse] = frozenset()
+    looked_through: tuple[TableUse, ...] = ()
+    read: Mapping[TableUse, AccessDecision] = field(default_factory=dict)
+    chosen: frozenset[TableUse] = frozenset()
+    unlisted: frozenset[TableUse] = frozenset()
 
-    def reading(self, decisions: Mapping[LookupUse, AccessDecision]) -> Decisions:
+    def reading(self, decisions: Mapping[TableUse, AccessDecision]) -> Decisions:
         """A copy that also reads the uses in ``decisions``, which cannot be looked up or are better read."""
         return replace(self, read={**self.read, **decisions})
 
-    def choosing(self, decisions: Mapping[LookupUse, AccessDecision]) -> Decisions:
+    def choosing(self, decisions: Mapping[TableUse, AccessDecision]) -> Decisions:
         """It with uses that are better read: of queries that are seen through, the same relation is."""
         settled = self.reading(decisions).without_list(decisions).without_look_through(decisions)
         return replace(settled, chosen=self.chosen.union(decisions))
 
-    def without_list(self, uses: Collection[LookupUse]) -> Decisions:
+    def without_list(self, uses: Collection[TableUse]) -> Decisions:
         return replace(self, unlisted=self.unlisted.union(uses))
 
-    def without_look_through(self, uses: Collection[LookupUse]) -> Decisions:
+    def without_look_through(self, uses: Collection[TableUse]) -> Decisions:
         """It where ``uses`` are ordinary relations; the tables inside them are uses of their own."""
         return replace(self, looked_through=tuple(use for use in self.looked_through if use not in uses))

@@ -21,10 +21,11 @@ from lookup_hints.plan.decide.access import (
 from lookup_hints.plan.facts_of_lookup_tables import Facts
 from lookup_hints.plan.joins import FoundJoin
 from lookup_hints.plan.key_conditions import Conjunct, known_conjuncts, references
-from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.query_blocks import Block, Role
 from lookup_hints.plan.parse.query_parts import gives_rows
-from lookup_hints.plan.spark_analysis import LeftSide
+from lookup_hints.plan.parse.statement import Statement
+from lookup_hints.plan.spark_analysis import Analysis, LeftSide
+from lookup_hints.plan.table_use import TableUse
 from lookup_hints.spi import TableSize
 from lookup_hints.spi.connector import why_not_read
 from lookup_hints.spi.lookup_options import LOOKUP, SCAN
@@ -38,7 +39,7 @@ _FILTERED = "unknown: conditions or joins may take some away before they are ask
 _SAYS_HOW_TO_ASK = ("retry-predicate", "on-error", "max-requests")
 
 
-def access_of_all(facts: Facts, joins: Sequence[FoundJoin]) -> dict[LookupUse, AccessDecision]:
+def access_of_all(facts: Facts, joins: Sequence[FoundJoin]) -> dict[TableUse, AccessDecision]:
     """The decision of each of ``joins``.
 
     Raises:
@@ -51,22 +52,22 @@ def access_of_all(facts: Facts, joins: Sequence[FoundJoin]) -> dict[LookupUse, A
 def _decide_access(
     facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin, is_stopped: bool
 ) -> AccessDecision:
-    requested = facts.requested_access(join.use)
-    said = _access_text(facts, join.use, requested)
+    requested = join.use.requested_access
+    said = _access_text(join.use, requested)
     if join.is_in_range:
-        return _decide_for_ranges(facts, join, requested, said)
+        return _decide_for_ranges(join, requested, said)
     if requested.value == LOOKUP:
         return AccessDecision(reads=False, reason=said)
-    no_scan = _why_not_read(facts, join.use)
+    no_scan = _why_not_read(join.use)
     if requested.value == SCAN:
         # `access` = 'scan' on a table is about its current rows; past rows may still be looked up.
         may_be_asked = (Place.SESSION, Place.TABLE) if join.use.versions else (Place.SESSION,)
         if no_scan and requested.source not in may_be_asked:
-            raise _cannot_read(facts, join, requested, no_scan)
+            raise _cannot_read(join, requested, no_scan)
         must_ask = no_scan or _why_stream_asks(facts, joins, join)
         if must_ask:
             return AccessDecision(reads=False, reason=f"{must_ask}, so {said} has no effect")
-    most_rows = _most_rows(facts, join.use)
+    most_rows = _most_rows(join.use)
     case = Case(
         requested.value,
         said,
@@ -76,12 +77,12 @@ def _decide_access(
     sizes: list[TableSize] = []
 
     def size() -> TableSize:
-        sizes.append(facts.context.table_size(join.connector))
+        sizes.append(facts.context.table_size(join.use.connector))
         return sizes[0]
 
-    decision = decide(case, size, lambda: _left_rows(facts, joins, join))
+    decision = decide(case, size, lambda: _left_rows(facts.analysis, joins, join))
     if join.use.versions is not None and not (
-        _why_not_read(facts, join.use, of_past=False) or _reason_to_ask(facts, join, is_stopped)
+        _why_not_read(join.use, of_past=False) or _reason_to_ask(facts, join, is_stopped)
     ):
         size()  # an executor that has read the table chooses among the rows of a key, as one that asks does
     keys = keys_worth_reading(sizes[0], most_rows) if sizes else None
@@ -90,57 +91,54 @@ def _decide_access(
     return replace(decision, reads_after=keys)
 
 
-def _decide_for_ranges(facts: Facts, join: FoundJoin, requested: InForce, said: str) -> AccessDecision:
+def _decide_for_ranges(join: FoundJoin, requested: InForce, said: str) -> AccessDecision:
     """All rows travel either way: each executor keeps them and finds its ranges, or Spark compares each."""
     if requested.value == SCAN:
         return AccessDecision(reads=True, reason=said)
-    size, most_rows = facts.context.table_size(join.connector), facts.value_of("scan.max-rows", join.use)
+    size, most_rows = join.use.context.table_size(join.use.connector), join.use.value_of("scan.max-rows")
     is_forbidden = most_rows.value is not None and (size.rows or 0) > most_rows.value
-    if is_forbidden or _why_not_read(facts, join.use):
+    if is_forbidden or _why_not_read(join.use):
         return AccessDecision(reads=True, reason="no equality gives its key")  # `refuse_forbidden` raises
-    if (
-        requested.value != LOOKUP
-        and (size.bytes or 0) > facts.value_of("full-cache.max-bytes", join.use).value
-    ):
+    if requested.value != LOOKUP and (size.bytes or 0) > join.use.value_of("full-cache.max-bytes").value:
         reason = f"{size_text(size)}, is more than 'lookup.full-cache.max-bytes' lets an executor keep"
         return AccessDecision(reads=True, reason=reason)
     return AccessDecision(reads=False, reason=said or "no equality gives a key")
 
 
-def _access_text(facts: Facts, use: LookupUse, requested: InForce) -> str:
+def _access_text(use: TableUse, requested: InForce) -> str:
     """The requested access and its origin, as EXPLAIN shows it; empty if none was requested."""
-    hint = facts.hint_of(use)
+    hint = use.hint
     if requested.source is Place.HINT and hint is not None and "access" not in hint.options:
         return "a LOOKUP hint names it"
     return f"'access' = '{requested.value}' ({requested.source.value})" if requested.source else ""
 
 
-def _most_rows(facts: Facts, use: LookupUse) -> int:
-    most = facts.value_of("scan.max-rows", use).value
+def _most_rows(use: TableUse) -> int:
+    most = use.value_of("scan.max-rows").value
     return MOST_ROWS if most is None else min(MOST_ROWS, most)
 
 
-def _why_not_read(facts: Facts, use: LookupUse, *, of_past: bool = True) -> str:
+def _why_not_read(use: TableUse, *, of_past: bool = True) -> str:
     """Why a table cannot, or may not, be read; empty where it can be.
 
     Without ``of_past`` it does not matter that its past rows are wanted.
     """
-    if why := why_not_read(facts.connector(use)):
+    if why := why_not_read(use.connector):
         return why
-    if not facts.value_of("scan", use).value:
+    if not use.value_of("scan").value:
         return f"'scan' = 'false' of table {use.table.name} forbids to read it"
     if of_past and use.versions is not None:
         return "FOR SYSTEM_TIME AS OF chooses among its rows"
-    guard = facts.value_of("on-scan", use)
+    guard = use.value_of("on-scan")
     if guard.value == "error" and guard.source is not None:
         return f"'lookup.on-scan' = 'error' ({guard.source.value}) forbids to read it"
     return ""
 
 
-def _cannot_read(facts: Facts, join: FoundJoin, requested: InForce, reason: str) -> HintError | OptionError:
+def _cannot_read(join: FoundJoin, requested: InForce, reason: str) -> HintError | OptionError:
     message = f"{join.use.alias} cannot be read as 'access' = 'scan' wants it: {reason}."
     tip = "Leave 'access' out, or write 'lookup' or 'auto'."
-    hint = facts.hint_of(join.use)
+    hint = join.use.hint
     if requested.source is Place.HINT and hint is not None:
         return HintError(Problem(message, hint.places.get("access", hint.at), tip))
     return OptionError(Problem(f"table {join.use.table.name}: {message}", None, tip))
@@ -153,7 +151,7 @@ def _reason_to_ask(facts: Facts, join: FoundJoin, is_stopped: bool) -> str:
         return f"the first rows alone {stops}"
     if facts.makes_a_view:
         return "what will read the view, and how much of it, is not known"
-    said = [key for key in _SAYS_HOW_TO_ASK if facts.value_of(key, join.use).source is Place.TABLE]
+    said = [key for key in _SAYS_HOW_TO_ASK if join.use.value_of(key).source is Place.TABLE]
     return f"{said[0]!r} of its table says how it is asked" if said else ""
 
 
@@ -165,7 +163,7 @@ def _why_stream_asks(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) 
     is_beneath = all(role in (Role.STATEMENT, Role.RELATION) for role in _roles_around(join.home))
     if facts.output is not None and is_beneath and not facts.context.is_stream(facts.analysis.whole()):
         return ""  # Spark has analysed the whole statement: where it is no stream, nothing beneath it is
-    query = _query_for_rows(facts, joins, join, left)
+    query = _query_for_rows(facts.analysis, joins, join, left)
     return "a stream always asks" if facts.context.is_stream(query) else ""
 
 
@@ -178,62 +176,62 @@ def _roles_around(block: Block) -> Iterator[Role]:
 
 # Not all rows of the left side reach the lookup: Spark pushes conditions below the join.
 # (docs/decisions/0153)
-def _left_rows(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> LeftRows:
-    left = _certain_left(facts, joins, join)
+def _left_rows(analysis: Analysis, joins: Sequence[FoundJoin], join: FoundJoin) -> LeftRows:
+    left = _certain_left(joins, join)
     if left is None:
         return LeftRows(None, _FILTERED)
-    found = facts.context.left_rows(_query_for_rows(facts, joins, join, left))
-    names = [_column_of_key(facts, key.left) for key in join.conditions.keys]
+    found = join.use.context.left_rows(_query_for_rows(analysis, joins, join, left))
+    names = [_column_of_key(join.use.statement, key.left) for key in join.conditions.keys]
     values = [found.values[name] for name in names if name in found.values]
     return found if len(values) < len(names) else replace(found, keys=prod(values))
 
 
-def _column_of_key(facts: Facts, left: Fragment) -> str:
+def _column_of_key(statement: Statement, left: Fragment) -> str:
     """The name of the column that the left side of a key is; empty where it is an expression."""
-    words = SqlText(left if isinstance(left, str) else left.of(facts.statement.text)).code
+    words = SqlText(left if isinstance(left, str) else left.of(statement.text)).code
     is_column = len(words) in (1, 3) and words[-1].is_name and words[0].is_name
     return words[-1].name if is_column and (len(words) == 1 or words[1].is_symbol(".")) else ""
 
 
-def _query_for_rows(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin, left: LeftSide) -> str:
+def _query_for_rows(analysis: Analysis, joins: Sequence[FoundJoin], join: FoundJoin, left: LeftSide) -> str:
     """A query for the rows of ``left`` that Spark analyses anyway, or that several joins share."""
     if len(joins) > 1:
-        return facts.analysis.rows_of(join.home, left)
-    return facts.analysis.asking_rows(replace(join.question(facts.statement), left=left))
+        return analysis.rows_of(join.home, left)
+    return analysis.asking_rows(replace(join.question(analysis.statement), left=left))
 
 
 # --- which rows on the left are sure to ask ---------------------------------------------------------
 
 
-def _certain_left(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> LeftSide | None:
+def _certain_left(joins: Sequence[FoundJoin], join: FoundJoin) -> LeftSide | None:
     """The part of FROM all of whose rows reach the lookup; None if some may not.
 
     Spark pushes conditions below a lookup join, also those of outer queries and those that it infers from
     equalities. So the only conditions allowed are on non-key columns of the lookup table.
     """
-    if _is_filtered(facts, joins, join) or _is_filtered_around(facts, join.home):
+    if _is_filtered(joins, join) or _is_filtered_around(join.use.statement, join.home):
         return None
     asked = {each.use.relation for each in joins if each.home is join.home}
     others = [relation for relation in join.home.relations if relation not in asked]
     if any(relation.lateral for relation in others):
         return None
     if len(others) == 1:
-        left = LeftSide(facts.statement.tokens.cut(others[0].first, others[0].last))
+        left = LeftSide(join.use.statement.tokens.cut(others[0].first, others[0].last))
     else:
-        left = join.left_side(facts.statement)
-    return None if left.at is None or _holds_lookups(facts, join.home, left.at) else left
+        left = join.left_side(join.use.statement)
+    return None if left.at is None or _holds_lookups(join.use.statement, join.home, left.at) else left
 
 
 # Other lookup tables are empty stubs to Spark here: an inner join with one makes all of it empty.
 # (docs/decisions/0153)
-def _holds_lookups(facts: Facts, block: Block, part: Cut) -> bool:
+def _holds_lookups(statement: Statement, block: Block, part: Cut) -> bool:
     """Whether the part, or a CTE that it may name, holds a lookup table: Spark sees an empty one there."""
     parts = [part, *(cte.at for level in block.query.levels for cte in level)]
-    places = [facts.statement.pieces[use.index].start for use in facts.statement.uses]
+    places = [statement.pieces[use.index].start for use in statement.uses]
     return any(each.start <= place < each.end for each in parts for place in places)
 
 
-def _is_filtered(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> bool:
+def _is_filtered(joins: Sequence[FoundJoin], join: FoundJoin) -> bool:
     """Whether something in the block of the join may drop left rows before the lookup."""
     home = join.home
     here = [each for each in joins if each.home is home]
@@ -242,11 +240,11 @@ def _is_filtered(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> b
     if any(each.kind != "LEFT" for each in here if each.use.index < join.use.index):
         return True
     asked = {each.use.relation for each in here}
-    steps = (step for step in home.steps if facts.statement.pieces[step.first].start >= join.at.end)
+    steps = (step for step in home.steps if join.use.statement.pieces[step.first].start >= join.at.end)
     behind = (step for step in steps if step.right not in asked)
     if any("LEFT" not in step.words or step.hides_right for step in behind):
         return True
-    conditions = [facts.statement.once(known_conjuncts, where) for where in home.wheres]
+    conditions = [join.use.statement.once(known_conjuncts, where) for where in home.wheres]
     return any(
         each is None or any(_may_be_pushed(join, conjunct) for conjunct in each) for each in conditions
     )
@@ -256,13 +254,13 @@ def _may_be_pushed(join: FoundJoin, conjunct: Conjunct) -> bool:
     keys = join.conditions.keys
     if conjunct.at == join.at or any(key.whole == conjunct.at for key in keys):
         return False
-    named = {reference.column for reference in references(conjunct.tree, join.names)}
+    named = {reference.column for reference in references(conjunct.tree, join.use.names)}
     return not named or bool(named & {key.column for key in keys})
 
 
-def _is_filtered_around(facts: Facts, block: Block) -> bool:
+def _is_filtered_around(statement: Statement, block: Block) -> bool:
     """Whether a HAVING, a LIMIT or a query around the block may take rows of it away."""
-    while not _has_having(facts, block):
+    while not _has_having(statement, block):
         query = block.query
         if query.limit_at is not None and not query.ordered:
             return True
@@ -277,8 +275,8 @@ def _is_filtered_around(facts: Facts, block: Block) -> bool:
     return True
 
 
-def _has_having(facts: Facts, block: Block) -> bool:
-    tokens = facts.statement.tokens
+def _has_having(statement: Statement, block: Block) -> bool:
+    tokens = statement.tokens
     places = (at for word in ("HAVING", "QUALIFY") for at in tokens.places(word, block.first, block.last))
     return any(tokens.is_word(at, "HAVING", "QUALIFY") for at in places)
 
@@ -310,26 +308,26 @@ def stopped_early(facts: Facts, joins: Iterable[FoundJoin]) -> frozenset[int]:
 
 def _stops_early(facts: Facts, block: Block, inside: frozenset[Block]) -> bool:
     """Whether the rows of ``block`` go to a LIMIT, in it or around it, as they come."""
-    if block in inside or not is_plain(block) or facts.once(_aggregates_all_rows, block):
+    if block in inside or not is_plain(block) or facts.statement.once(_aggregates_all_rows, block):
         return False
-    in_pipes = _stops_in_pipes(facts, block)
+    in_pipes = _stops_in_pipes(facts.statement, block)
     if in_pipes is not None:
         return in_pipes
     holding = [query for query in facts.statement.structure.queries if block in query.blocks]
     for query in sorted(holding, key=lambda query: query.first, reverse=True):
         if query.ordered:
             return False
-        if query.limit_at is not None and _is_small_limit(facts, query.limit_at):
+        if query.limit_at is not None and _is_small_limit(facts.statement, query.limit_at):
             return True
     if block.query.role is Role.STATEMENT:
         return facts.context.few_rows and gives_rows(facts.statement)
-    readers = _blocks_that_read(facts, block)
+    readers = _blocks_that_read(facts.statement, block)
     return bool(readers) and all(_stops_early(facts, reader, inside | {block}) for reader in readers)
 
 
-def _blocks_that_read(facts: Facts, block: Block) -> list[Block]:
+def _blocks_that_read(statement: Statement, block: Block) -> list[Block]:
     """The blocks whose FROM reads the rows of ``block``; none where an expression does."""
-    structure = facts.statement.structure
+    structure = statement.structure
     if block.query.role is Role.RELATION:
         return [] if block.query.parent is None else [block.query.parent]
     return [
@@ -340,33 +338,33 @@ def _blocks_that_read(facts: Facts, block: Block) -> list[Block]:
     ]
 
 
-def _aggregates_all_rows(facts: Facts, block: Block) -> bool:
+def _aggregates_all_rows(statement: Statement, block: Block) -> bool:
     """Whether an aggregate or a window is over all rows of the FROM."""
-    structure, pieces = facts.statement.structure, facts.statement.pieces
+    structure, pieces = statement.structure, statement.pieces
     inner = [query for query in structure.queries if query.parent is block]
     end = block.pipes[0].first if block.pipes else block.last
     return any(
         pieces[index].is_name
         and pieces[index].name.upper() in _OVER_ALL_ROWS
-        and facts.statement.tokens.is_symbol(index + 1, "(")
+        and statement.tokens.is_symbol(index + 1, "(")
         for index in range(block.first, end)
         if not any(query.first <= index <= query.last for query in inner)
     )
 
 
-def _stops_in_pipes(facts: Facts, block: Block) -> bool | None:
+def _stops_in_pipes(statement: Statement, block: Block) -> bool | None:
     """Whether a pipe operator is a LIMIT over rows as they come; None where the rows just go on."""
     for pipe in block.pipes:
-        if pipe.ordered or facts.statement.tokens.is_word(pipe.first + 1, "AGGREGATE", "DISTINCT"):
+        if pipe.ordered or statement.tokens.is_word(pipe.first + 1, "AGGREGATE", "DISTINCT"):
             return False
-        if facts.statement.tokens.is_word(pipe.first + 1, "LIMIT") and _is_small_limit(facts, pipe.first + 1):
+        if statement.tokens.is_word(pipe.first + 1, "LIMIT") and _is_small_limit(statement, pipe.first + 1):
             return True
     return None
 
 
-def _is_small_limit(facts: Facts, limit_at: int) -> bool:
+def _is_small_limit(statement: Statement, limit_at: int) -> bool:
     """Whether the LIMIT is small; one that is not a number counts as small."""
-    pieces = facts.statement.pieces
+    pieces = statement.pieces
     if limit_at + 1 >= len(pieces) or pieces[limit_at + 1].kind is not Kind.NUMBER:
         return True
     text = pieces[limit_at + 1].text

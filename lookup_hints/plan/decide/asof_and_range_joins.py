@@ -10,8 +10,7 @@ from sqlglot import exp
 
 from lookup_hints.errors import Problem
 from lookup_hints.lookup_spec import LookupSettings
-from lookup_hints.plan.facts_of_lookup_tables import Facts
-from lookup_hints.plan.joins import FoundJoin, JoinOrder, NotReadEither, cannot_run, refused
+from lookup_hints.plan.joins import FoundJoin, JoinOrder
 from lookup_hints.plan.key_casts import KeyCast, is_key_type, order_cast
 from lookup_hints.plan.key_conditions import (
     OPERATORS,
@@ -25,6 +24,7 @@ from lookup_hints.plan.key_conditions import (
 )
 from lookup_hints.plan.parse.query_blocks import Step
 from lookup_hints.plan.parse.statement import Statement
+from lookup_hints.plan.table_use import NotReadEither
 from lookup_hints.spi import OrderCondition, OrderedLookup
 from lookup_hints.spi.arrow_types import type_name, written_type
 from lookup_hints.spi.changed_column_and_versions import VALID_FROM, VALID_TO, Versions
@@ -58,7 +58,7 @@ def _order_of_versions(statement: Statement, join: FoundJoin, versions: Versions
     assert use.time is not None, "there is a time"
     if use.step is not None and use.step.takes_nearest:
         reason = "an ASOF JOIN chooses the rows itself; leave FOR SYSTEM_TIME AS OF out"
-        raise NotReadEither(cannot_run(statement, use, use.time, reason).problems)
+        raise NotReadEither(use.cannot_run(use.time, reason).problems)
     if versions.until is None:
         _refuse_parts_of_key(statement, join, versions)
     value: Fragment = use.time
@@ -90,18 +90,18 @@ def _order_of_match(statement: Statement, join: FoundJoin, step: Step) -> JoinOr
     sides = None if step.match is None else _comparison_sides(statement, join, step.match)
     if step.match is None or sides is None:
         reason = "its MATCH_CONDITION does not compare one of its columns with the left side"
-        raise refused(statement, use, join.at, reason)
+        raise use.refused(join.at, reason)
     if use.through is not None and use.through.where:
         reason = f"conditions of {use.through.shown} take part in choosing the nearest row"
-        raise refused(statement, use, join.at, reason)
+        raise use.refused(join.at, reason)
     if conditions.residual or conditions.after or conditions.queries:
         reason = "conditions beside its keys take part in choosing the nearest row"
-        raise refused(statement, use, join.at, reason)
+        raise use.refused(join.at, reason)
     operator, column, value = sides
     field = use.base.schema.field(use.base_column(column))
     if not is_key_type(type_name(field.type)):
         reason = f"its MATCH_CONDITION compares {field.name}, which is {type_name(field.type).upper()}"
-        raise refused(statement, use, join.at, reason)
+        raise use.refused(join.at, reason)
     return JoinOrder(OrderCondition(field.name, operator), value.at, step.match, is_sparks=True)
 
 
@@ -113,14 +113,14 @@ def _comparison_sides(statement: Statement, join: FoundJoin, at: Cut) -> tuple[s
             continue
         for one, other, how in ((*sides, operator), (*sides[::-1], TURNED[operator])):
             column = _own_column(join, other)
-            if column is not None and can_be_key(one.tree, join.names):
+            if column is not None and can_be_key(one.tree, join.use.names):
                 return how, column, one
     return None
 
 
 def _own_column(join: FoundJoin, part: Conjunct) -> str | None:
     """The column of the lookup table itself that ``part`` is, and nothing more."""
-    column, through = bare_column(part.tree, join.names), join.use.through
+    column, through = bare_column(part.tree, join.use.names), join.use.through
     is_own = column is not None and (through is None or through.expression(column).bare is not None)
     return column if is_own else None
 
@@ -151,7 +151,7 @@ def _range_ends(
         return [] if sides is None else [sides]
     value, *ends = between
     columns = [column for each in ends if (column := _own_column(join, each)) is not None]
-    if len(columns) < 2 or not can_be_key(value.tree, join.names):
+    if len(columns) < 2 or not can_be_key(value.tree, join.use.names):
         return []
     return [(operator, column, value) for operator, column in zip((">=", "<="), columns, strict=True)]
 
@@ -164,7 +164,7 @@ def _range_condition(join: FoundJoin, start: tuple[str, str], end: tuple[str, st
     return OrderCondition(fields[0].name, start[1], fields[1].name, end[1], is_open=False)
 
 
-def order_cast_of(facts: Facts, join: FoundJoin, kind: str) -> KeyCast:
+def order_cast_of(join: FoundJoin, kind: str) -> KeyCast:
     """How the value that ``join`` compares by order, of the type ``kind``, becomes one of the column's type.
 
     Raises:
@@ -178,42 +178,42 @@ def order_cast_of(facts: Facts, join: FoundJoin, kind: str) -> KeyCast:
     column = type_name(field.type)
     cast = order_cast(kind, column)
     if cast is not None:
-        return replace(cast, wrapping=facts.context.wrapping(field.type))
-    value = order.value if isinstance(order.value, str) else order.value.of(facts.statement.text)
+        return replace(cast, wrapping=join.use.context.wrapping(field.type))
+    value = order.value if isinstance(order.value, str) else order.value.of(join.use.statement.text)
     written = " ".join(value.split())
     reason = f"{written} compares {kind.upper()} with {field.name}, which is {column.upper()}"
     if order.is_sparks:
-        raise refused(facts.statement, join.use, order.at, reason)
+        raise join.use.refused(order.at, reason)
     raise NotReadEither(
         Problem(
             f"The lookup join with {join.use.shown} cannot run: {written} is {kind.upper()}, and"
             f" {field.name}, which {VALID_FROM!r} names, is {column.upper()}.",
-            facts.statement.span(order.at),
+            join.use.statement.span(order.at),
             f"Write CAST({written} AS {written_type(column)}), in parentheses.",
         )
     )
 
 
-def is_order_asked(facts: Facts, join: FoundJoin, settings: LookupSettings) -> bool:
+def is_order_asked(join: FoundJoin, settings: LookupSettings) -> bool:
     """Whether the source picks the matching rows, as it can and keys have many rows; else the worker does.
 
     Always True for ranges. Always False with a cache: it keeps all rows of a key, as they answer every value.
     """
-    order, connector = join.order, join.connector
+    order, connector = join.order, join.use.connector
     if join.is_in_range:
         return True
     if order is None or settings.cache is not None or settings.whole is not None:
         return False
     if not isinstance(connector, OrderedLookup) or not connector.can_order(order.condition):
         return False
-    rows = _rows_of_a_key(facts, join)
+    rows = _rows_of_a_key(join)
     # Quotes are many; versions of a customer are few.
     return order.is_sparks if rows is None else rows > FEW_ROWS
 
 
-def _rows_of_a_key(facts: Facts, join: FoundJoin) -> float | None:
+def _rows_of_a_key(join: FoundJoin) -> float | None:
     """About how many rows a key has, as the source knows; None where it does not."""
-    size = facts.context.table_size(join.connector)
+    size = join.use.context.table_size(join.use.connector)
     columns = [join.use.base_column(key.column) for key in join.conditions.keys]
     if size.rows is None or any(not size.distinct.get(name) for name in columns):
         return None

@@ -20,25 +20,23 @@ from lookup_hints.plan.decide.budgets import gives_limits
 from lookup_hints.plan.decide.settings import Choice, choose
 from lookup_hints.plan.facts_of_lookup_tables import Facts
 from lookup_hints.plan.joins import (
-    CannotBeAsked,
     FoundJoin,
     LookupJoin,
-    NotReadEither,
     asked_columns,
-    refused,
 )
 from lookup_hints.plan.key_casts import ANSI, KeyCast, key_cast
 from lookup_hints.plan.key_conditions import KeyEquality
-from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.statement import Statement
-from lookup_hints.plan.spark_analysis import KeyTypeError
+from lookup_hints.plan.session_interface import Context
+from lookup_hints.plan.spark_analysis import Analysis, KeyTypeError
+from lookup_hints.plan.table_use import CannotBeAsked, NotReadEither, TableUse
 from lookup_hints.spi import Connector
 from lookup_hints.spi.arrow_types import type_name, written_type
 from lookup_hints.sql.text_edits import Cut
 
 
 def completed(
-    facts: Facts, joins: Sequence[FoundJoin], access: dict[LookupUse, AccessDecision]
+    facts: Facts, joins: Sequence[FoundJoin], access: dict[TableUse, AccessDecision]
 ) -> tuple[LookupJoin, ...]:
     """``joins`` completed, ready to be written.
 
@@ -46,51 +44,48 @@ def completed(
         CannotBeAsked: the keys of a join cannot be computed, or do not identify rows.
         QueryError: contradictory options.
     """
-    stopped, others = stopped_early(facts, joins), _connectors_with_limits(facts, joins)
-    choices = [
-        _choose_settings(facts, join, access[join.use], others, join.use.index in stopped) for join in joins
-    ]
-    types = _types_of_keys(facts, joins)
-    casts = [_cast_keys(facts, join, kinds) for join, kinds in zip(joins, types, strict=True)]
+    stopped, others = stopped_early(facts, joins), _connectors_with_limits(facts.context, joins)
+    choices = [_choose_settings(join, access[join.use], others, join.use.index in stopped) for join in joins]
+    types = _types_of_keys(facts.analysis, joins)
+    casts = [_cast_keys(join, kinds) for join, kinds in zip(joins, types, strict=True)]
     return tuple(
-        _complete_join(facts, join, access[join.use], choice, *cast)
+        _complete_join(join, access[join.use], choice, *cast)
         for join, choice, cast in zip(joins, choices, casts, strict=True)
     )
 
 
 def _complete_join(
-    facts: Facts,
     join: FoundJoin,
     access: AccessDecision,
     choice: Choice,
     casts: tuple[KeyCast, ...],
     order_cast: KeyCast,
 ) -> LookupJoin:
-    statement, keys = facts.statement, join.conditions.keys
-    order_asked = is_order_asked(facts, join, choice.settings)
+    statement, context, keys = join.use.statement, join.use.context, join.conditions.keys
+    order_asked = is_order_asked(join, choice.settings)
     if order_asked:
         # A table that executors may read whole serves plain keys, not moments.
         choice = replace(choice, settings=replace(choice.settings, switch=None))
-    columns = _used_columns(statement, join, casts)
+    columns = _used_columns(join, casts)
     repeated = must_run_once(statement, join)
     notes = [*join.notes, *choice.notes]
     is_shuffled = choice.shuffle and join.left_table is not None and not join.is_in_range
     if choice.shuffle and not is_shuffled:
         why = "it has no key" if join.is_in_range else "the left side of this join is not one table"
         notes.append(f"'shuffle'='true' has no effect: {why}")
-    name = LookupName(join.use.table.name, join.use.shown, join.use.table.connector, facts.context.line)
+    name = LookupName(join.use.table.name, join.use.shown, join.use.table.connector, context.line)
     unnamed = LookupSpec(
-        connector=join.connector,
+        connector=join.use.connector,
         key_columns=tuple(join.use.base_column(key.column) for key in keys),
         columns=asked_columns(join.use, columns, join.answered),
-        settings=_with_invalidations(facts, join, choice.settings),
+        settings=_with_invalidations(join, choice.settings),
         name=name,
         kind=join.kind,
         packed=_is_packed(statement, join),
         order=None if join.order is None else join.order.condition,
         order_asked=order_asked,
     )
-    function = facts.context.name_function(unnamed, repeated)
+    function = context.name_function(unnamed, repeated)
     named = replace(unnamed, name=replace(name, function=function))
     found = {**vars(join), "notes": (*notes, *_notes_of_changes(named))}
     return LookupJoin(
@@ -110,17 +105,17 @@ def _complete_join(
 
 
 def _choose_settings(
-    facts: Facts, join: FoundJoin, access: AccessDecision, others: Sequence[Connector], is_stopped: bool
+    join: FoundJoin, access: AccessDecision, others: Sequence[Connector], is_stopped: bool
 ) -> Choice:
     """The runner and the options of a join.
 
     Executors may switch to reading the table if ``access`` allows it, except where a retry waits for late
     rows or inspects rows, or where ``cache`` is set: these need the answers of the source.
     """
-    context = facts.context
+    context = join.use.context
     choice = choose(
-        facts.hint_of(join.use),
-        join.connector,
+        join.use.hint,
+        join.use.connector,
         context.conf,
         context.predicates,
         context.unwritable,
@@ -128,14 +123,14 @@ def _choose_settings(
     )
     settings = replace(choice.settings, stops_early=is_stopped)
     if join.is_in_range:
-        return replace(choice, settings=_settings_for_ranges(facts, join, settings))
+        return replace(choice, settings=_settings_for_ranges(join, settings))
     wants_source = "cache" in choice.sources or settings.retry.on_miss or settings.retry.on_rows is not None
     if access.reads_after is not None and not wants_source:
         settings = replace(settings, switch=Switch(access.reads_after))
     return replace(choice, settings=settings)
 
 
-def _settings_for_ranges(facts: Facts, join: FoundJoin, settings: LookupSettings) -> LookupSettings:
+def _settings_for_ranges(join: FoundJoin, settings: LookupSettings) -> LookupSettings:
     """``settings`` with a full cache; it lives only for this statement unless others keep it anyway.
 
     Raises:
@@ -143,30 +138,30 @@ def _settings_for_ranges(facts: Facts, join: FoundJoin, settings: LookupSettings
     """
     if settings.retry.on_miss or settings.retry.on_rows is not None:
         reason = "ranges are found in the whole table, and a retry asks for rows that were not there"
-        raise refused(facts.statement, join.use, join.at, reason)
+        raise join.use.refused(join.at, reason)
     whole = settings.whole
     if whole is None or whole.changed is not None:
-        most_bytes = facts.value_of("full-cache.max-bytes", join.use).value
+        most_bytes = join.use.value_of("full-cache.max-bytes").value
         whole = FullCache(PeriodicReload(math.inf), max_bytes=most_bytes)
     return replace(settings, cache=None, whole=whole)
 
 
-def _connectors_with_limits(facts: Facts, joins: Sequence[FoundJoin]) -> list[Connector]:
+def _connectors_with_limits(context: Context, joins: Sequence[FoundJoin]) -> list[Connector]:
     """The connectors of the statement's lookups and of the session's tables, as far as they give limits."""
-    found = [join.connector for join in joins]
+    found = [join.use.connector for join in joins]
     known = {id(connector.table) for connector in found}
-    for table in facts.context.tables() if found else ():
+    for table in context.tables() if found else ():
         if gives_limits(table) and id(table) not in known:
             with suppress(OptionError):  # reported where that table is used
-                found.append(facts.context.connector(table))
+                found.append(context.connector(table))
     return found
 
 
-def _with_invalidations(facts: Facts, join: FoundJoin, settings: LookupSettings) -> LookupSettings:
+def _with_invalidations(join: FoundJoin, settings: LookupSettings) -> LookupSettings:
     """``settings`` with the invalidations to honour: older ones than the time to live have expired anyway."""
     if settings.cache is None and settings.whole is None:
         return settings
-    told = facts.context.invalidations(join.connector.table, settings.longest)
+    told = join.use.context.invalidations(join.use.connector.table, settings.longest)
     return replace(settings, invalidations=told)
 
 
@@ -186,19 +181,19 @@ def _notes_of_changes(spec: LookupSpec) -> Iterator[str]:
 # --- keys and columns -------------------------------------------------------------------------------
 
 
-def _types_of_keys(facts: Facts, joins: Sequence[FoundJoin]) -> Sequence[Sequence[str] | None]:
-    if not facts.analysis.knows or not joins:
+def _types_of_keys(analysis: Analysis, joins: Sequence[FoundJoin]) -> Sequence[Sequence[str] | None]:
+    if not analysis.knows or not joins:
         return [None] * len(joins)
     try:
-        return facts.analysis.key_types([join.question(facts.statement) for join in joins])
+        return analysis.key_types([join.question(analysis.statement) for join in joins])
     except KeyTypeError as error:
         join = next(join for join in joins if join.use is error.question.use)
-        raise _key_not_computable(facts.statement, join, error) from error
+        raise _key_not_computable(join, error) from error
 
 
-def _key_not_computable(statement: Statement, join: FoundJoin, error: KeyTypeError) -> UnsupportedLookup:
+def _key_not_computable(join: FoundJoin, error: KeyTypeError) -> UnsupportedLookup:
     """The error for a key that Spark cannot analyse alone, though the whole statement was analysed."""
-    at = error.part if isinstance(error.part, Cut) else join.at
+    statement, at = join.use.statement, error.part if isinstance(error.part, Cut) else join.at
     written = error.part if isinstance(error.part, str) else " ".join(at.of(statement.text).split())
     is_key = error.part is not error.question.value
     what = "key" if is_key else "time" if join.order is None or not join.order.is_sparks else "value"
@@ -211,39 +206,37 @@ def _key_not_computable(statement: Statement, join: FoundJoin, error: KeyTypeErr
     return NotReadEither(problem) if what == "time" else CannotBeAsked(problem, join.use, reason)
 
 
-def _cast_keys(
-    facts: Facts, join: FoundJoin, types: Sequence[str] | None
-) -> tuple[tuple[KeyCast, ...], KeyCast]:
+def _cast_keys(join: FoundJoin, types: Sequence[str] | None) -> tuple[tuple[KeyCast, ...], KeyCast]:
     """The casts of each key, and of the value compared by order, to the types of their columns."""
     keys = join.conditions.keys
     if types is None:
         return tuple(KeyCast() for _ in keys), KeyCast()
-    casts = tuple(_cast_key(facts, join, key, kind) for key, kind in zip(keys, types, strict=False))
-    return casts, order_cast_of(facts, join, types[-1])
+    casts = tuple(_cast_key(join, key, kind) for key, kind in zip(keys, types, strict=False))
+    return casts, order_cast_of(join, types[-1])
 
 
-def _cast_key(facts: Facts, join: FoundJoin, key: KeyEquality, left: str) -> KeyCast:
+def _cast_key(join: FoundJoin, key: KeyEquality, left: str) -> KeyCast:
     """How a key of the type ``left`` becomes a value of its column's type, if one value can be it."""
     kind = join.use.table.schema.field(key.column).type
     column = type_name(kind)
-    ansi = (facts.context.conf(ANSI) or "true").lower() == "true"
-    zone = facts.context.conf("spark.sql.session.timeZone") or ""
+    ansi = (join.use.context.conf(ANSI) or "true").lower() == "true"
+    zone = join.use.context.conf("spark.sql.session.timeZone") or ""
     cast = key_cast(left, column, ansi=ansi, zone=zone)
-    has_query = any(_has_query(facts.statement, each) for each in join.conditions.keys)
+    has_query = any(_has_query(join.use.statement, each) for each in join.conditions.keys)
     if cast is not None and cast.recheck and not key.kept and has_query:
         cast = None  # the row that is found is checked in a lambda, where Spark takes no query
     is_mixed = (left == "string") != (column == "string")
     if join.form.compares_as_in and key.shared and not ansi and is_mixed:
         cast = None  # without ANSI, IN compares them as texts, which = does not
     if cast is None:
-        written = key.left if isinstance(key.left, str) else key.left.of(facts.statement.text)
+        written = key.left if isinstance(key.left, str) else key.left.of(join.use.statement.text)
         reason = (
             f"{written} is {left.upper()} and {join.use.alias}.{key.column} is {column.upper()}, so one key"
             " may equal several values of the column"
         )
         tip = f"Write CAST({written} AS {written_type(column)})."
-        raise refused(facts.statement, join.use, key.whole, reason, tip=tip)
-    return replace(cast, wrapping=facts.context.wrapping(kind))
+        raise join.use.refused(key.whole, reason, tip=tip)
+    return replace(cast, wrapping=join.use.context.wrapping(kind))
 
 
 def _has_query(statement: Statement, key: KeyEquality) -> bool:
@@ -251,16 +244,16 @@ def _has_query(statement: Statement, key: KeyEquality) -> bool:
     return tree is not None and tree.find(exp.Query) is not None
 
 
-def _used_columns(statement: Statement, join: FoundJoin, casts: Sequence[KeyCast]) -> tuple[str, ...]:
+def _used_columns(join: FoundJoin, casts: Sequence[KeyCast]) -> tuple[str, ...]:
     """The columns that the query uses, or that check a key again, in the table's order.
 
     A SEMI or ANTI join uses only those of its conditions.
     """
     keys = join.conditions.keys
     if join.is_semi:
-        used = {*residual_columns(join.use, join.names, join.checked, join.answered)}
+        used = {*residual_columns(join.use, join.checked, join.answered)}
     else:
-        used = {*used_columns(statement, join.use, join.names, join.answered)}
+        used = {*used_columns(join.use, join.answered)}
     used |= {key.column for key, cast in zip(keys, casts, strict=True) if cast.recheck}
     return tuple(name for name in join.use.table.schema.names if name in used)
 

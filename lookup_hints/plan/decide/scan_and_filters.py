@@ -26,7 +26,6 @@ from lookup_hints.plan.column_pruning import used_columns
 from lookup_hints.plan.decide.access import MOST_ROWS, AccessDecision, size_text
 from lookup_hints.plan.decide.budgets import CONCURRENCY, cluster_of, limits_of
 from lookup_hints.plan.decide.settings import session_option
-from lookup_hints.plan.facts_of_lookup_tables import Facts, where_of
 from lookup_hints.plan.joins import TableScan
 from lookup_hints.plan.key_conditions import (
     OPERATORS,
@@ -36,8 +35,8 @@ from lookup_hints.plan.key_conditions import (
     bare_column,
     known_conjuncts,
 )
-from lookup_hints.plan.parse.lookup_use import LookupUse
-from lookup_hints.plan.parse.statement import Statement
+from lookup_hints.plan.keys_in_where import where_of
+from lookup_hints.plan.table_use import TableUse
 from lookup_hints.spi import Connector, FilteredScan, TableSize
 from lookup_hints.spi.lookup_options import TABLE_OPTIONS
 from lookup_hints.spi.option_values import Conf, InForce, parsed
@@ -51,49 +50,47 @@ PARTITIONS = "lookup.scan.partitions"
 _MOST_READERS = 16
 
 
-def scan_of(facts: Facts, use: LookupUse, decision: AccessDecision) -> TableScan:
+def scan_of(use: TableUse, decision: AccessDecision) -> TableScan:
     """The scan that ``use`` is: of the columns that its query block names."""
-    names, connector = facts.names(use), facts.connector(use)
-    columns = used_columns(facts.statement, use, names)
+    connector, columns = use.connector, used_columns(use)
     if use.column_aliases:
         columns = tuple(use.table.schema.names)
     filters: tuple[Filter, ...] = ()
     if isinstance(connector, FilteredScan):
-        filters = tuple(filter(connector.can_filter, filters_of(facts.statement, use, names)))
-    size = facts.context.table_size(connector)
+        filters = tuple(filter(connector.can_filter, filters_of(use)))
+    size = use.context.table_size(connector)
     return TableScan(
         use=use,
-        connector=connector,
         columns=columns,
-        relation=facts.context.name_scan(use.table, columns, filters),
-        readers=_count_readers(connector, facts.context.conf),
+        relation=use.context.name_scan(use.table, columns, filters),
+        readers=_count_readers(connector, use.context.conf),
         decision=decision,
         size=size,
         filters=filters,
-        warning=_warning_of_scan(facts, use, size),
+        warning=_warning_of_scan(use, size),
     )
 
 
-def refuse_forbidden(facts: Facts, scan: TableScan) -> None:
+def refuse_forbidden(scan: TableScan) -> None:
     """Refuse to read a table whose ``scan``, ``on-scan`` or ``scan.max-rows`` forbids it, whatever the cause.
 
     Raises:
         UnsupportedLookup: the table may not be read; names it, the reason for reading, and its rows.
     """
-    guard, most = facts.value_of("on-scan", scan.use), facts.value_of("scan.max-rows", scan.use)
+    guard, most = scan.use.value_of("on-scan"), scan.use.value_of("scan.max-rows")
     rows = scan.size.rows
-    if not facts.value_of("scan", scan.use).value:
-        raise _forbidden_scan(facts, scan, "'scan' = 'false' in its WITH", "take that out of its WITH")
+    if not scan.use.value_of("scan").value:
+        raise _forbidden_scan(scan, "'scan' = 'false' in its WITH", "take that out of its WITH")
     if guard.value == "error":
         tip = "allow it with 'lookup.on-scan' = 'allow'"
-        raise _forbidden_scan(facts, scan, f"'lookup.on-scan' = 'error'{_source_text(guard)}", tip)
+        raise _forbidden_scan(scan, f"'lookup.on-scan' = 'error'{_source_text(guard)}", tip)
     if most.value is not None and rows is not None and rows > most.value:
         rule = f"'lookup.scan.max-rows' = '{most.value}'{_source_text(most)}"
-        raise _forbidden_scan(facts, scan, rule, "raise that number")
+        raise _forbidden_scan(scan, rule, "raise that number")
 
 
-def _forbidden_scan(facts: Facts, scan: TableScan, rule: str, tip: str) -> UnsupportedLookup:
-    statement, use = facts.statement, scan.use
+def _forbidden_scan(scan: TableScan, rule: str, tip: str) -> UnsupportedLookup:
+    statement, use = scan.use.statement, scan.use
     message = (
         f"The lookup table {use.table.name} would be read whole, because {scan.decision.reason}: {rule}"
         f" forbids it. It has {_rows_text(scan.size)}."
@@ -102,9 +99,9 @@ def _forbidden_scan(facts: Facts, scan: TableScan, rule: str, tip: str) -> Unsup
     return UnsupportedLookup(Problem(message, at, f"Join it by an equality with its key, or {tip}."))
 
 
-def _warning_of_scan(facts: Facts, use: LookupUse, size: TableSize) -> str:
+def _warning_of_scan(use: TableUse, size: TableSize) -> str:
     """A warning for a read that may be unintended; empty for others."""
-    guard = facts.value_of("on-scan", use)
+    guard = use.value_of("on-scan")
     is_large = guard.value is None and size.rows is not None and size.rows > MOST_ROWS
     if guard.value != "warn" and not is_large:
         return ""
@@ -144,24 +141,22 @@ _MOST_VALUES = 1000
 
 # A filter narrows and never replaces: the condition stays, so a source may give more rows, never fewer.
 # (docs/decisions/0156)
-def filters_of(statement: Statement, use: LookupUse, names: ColumnNames) -> tuple[Filter, ...]:
+def filters_of(use: TableUse) -> tuple[Filter, ...]:
     if not use.relation.plain or use.block.views_last > -1:
         return ()  # a sample is taken before rows are filtered, and a view may have a column of the same name
     if not use.may_be_narrowed:
         return ()  # the nearest of all rows is another than the nearest of some
-    if "${" in statement.text:
+    if "${" in use.statement.text:
         return ()  # the value that Spark puts there may hold an OR
-    conditions = statement.once(where_of, use.block) if use.relation in use.block.shown else []
-    of_where = (
-        each for condition in conditions for each in _filters_of_conjunct(statement, condition, use, names)
-    )
+    conditions = use.statement.once(where_of, use.block) if use.relation in use.block.shown else []
+    of_where = (each for condition in conditions for each in _filters_of_conjunct(use, condition))
     kept = (each for each in of_where if use.keeps_rows or each.op != "IS NULL")
-    return tuple(dict.fromkeys([*kept, *_filters_of_on(statement, use, names)]))
+    return tuple(dict.fromkeys([*kept, *_filters_of_on(use)]))
 
 
 # An outer join keeps rows that do not meet its ON, so a condition there filters one side alone.
 # (docs/decisions/0156)
-def _filters_of_on(statement: Statement, use: LookupUse, names: ColumnNames) -> Iterator[Filter]:
+def _filters_of_on(use: TableUse) -> Iterator[Filter]:
     step, keeping = use.step, {"RIGHT", "FULL"}
     if step is None and use.chain is not None and use.chain.steps:
         # A LEFT SEMI JOIN keeps no row by itself.
@@ -170,25 +165,23 @@ def _filters_of_on(statement: Statement, use: LookupUse, names: ColumnNames) -> 
     if step is None or step.on is None or step.takes_nearest or keeping & set(step.words):
         return
     # Unreadable conditions can be ignored: they stay in the statement.
-    for conjunct in known_conjuncts(statement, step.on) or ():
-        yield from _filters_of_conjunct(statement, conjunct, use, names)
+    for conjunct in known_conjuncts(use.statement, step.on) or ():
+        yield from _filters_of_conjunct(use, conjunct)
 
 
-def _filters_of_conjunct(
-    statement: Statement, conjunct: Conjunct, use: LookupUse, names: ColumnNames
-) -> Iterator[Filter]:
-    if any(sign in conjunct.at.of(statement.text) for sign in ("\\", '"')):
+def _filters_of_conjunct(use: TableUse, conjunct: Conjunct) -> Iterator[Filter]:
+    if any(sign in conjunct.at.of(use.statement.text) for sign in ("\\", '"')):
         return  # only Spark knows what such a text means, and "a" may be a name
     column = next(conjunct.tree.find_all(exp.Column), None)
-    if column is not None and len(column.parts) == 1 and _has_shared_columns(statement, use):
+    if column is not None and len(column.parts) == 1 and _has_shared_columns(use):
         return
-    yield from filters_in(conjunct.tree, names)
+    yield from filters_in(conjunct.tree, use.names)
 
 
-def _has_shared_columns(statement: Statement, use: LookupUse) -> bool:
+def _has_shared_columns(use: TableUse) -> bool:
     """Whether USING or NATURAL may make one column of two, which belongs to no table alone."""
     first, last = use.block.first, use.block.last
-    places = (statement.tokens.places(word, first, last) for word in ("USING", "NATURAL"))
+    places = (use.statement.tokens.places(word, first, last) for word in ("USING", "NATURAL"))
     return any(True for found in places for _ in found)
 
 

@@ -9,7 +9,6 @@ from itertools import product
 import pyarrow as pa
 from sqlglot import exp
 
-from lookup_hints.plan.facts_of_lookup_tables import Facts, where_of
 from lookup_hints.plan.forms.on_using_natural import KINDS
 from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
 from lookup_hints.plan.key_casts import KEY, KeyCast
@@ -25,10 +24,11 @@ from lookup_hints.plan.key_conditions import (
     key_equality,
     known_conjuncts,
 )
-from lookup_hints.plan.parse.lookup_use import LookupUse
+from lookup_hints.plan.keys_in_where import where_equalities, where_of
 from lookup_hints.plan.parse.name_resolution import Referred
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis, LeftSide, selected_instead
+from lookup_hints.plan.table_use import TableUse
 from lookup_hints.plan.write.lateral_view import Text, joined, source_query
 from lookup_hints.sql.text_edits import Cut, Edit, Fragment
 
@@ -49,53 +49,57 @@ class ConstantOrCorrelated(Form):
         yield from (Edit(key.whole, ("true",)) for key in join.conditions.keys if not key.kept)
 
 
-def constant_or_correlated(facts: Facts, use: LookupUse) -> FoundJoin | None:
+def constant_or_correlated(use: TableUse) -> FoundJoin | None:
     """The relation whose keys conditions of its block give from outside, or None."""
     if not use.relation.plain:
         return None
     keys: dict[str, KeyEquality] = {}
-    for equality, referred in (*facts.where_equalities(use), *_on_equalities(facts, use)):
+    for equality, referred in (*where_equalities(use), *_on_equalities(use)):
         if referred.relations or (referred.outer and not use.keeps_rows):
             continue  # Spark allows no outer references on the side that an outer join fills with NULLs.
         if equality.column not in keys or keys[equality.column].constant:
             keys[equality.column] = equality
-    chosen = chosen_keys(keys.values(), use.table, facts.always(use))
-    if not chosen or facts.missing(use, chosen):
+    chosen = chosen_keys(keys.values(), use.table, use.always)
+    if not chosen or use.missing(chosen):
         return None
-    at = facts.statement.tokens.place(use.relation)
+    at = use.statement.tokens.place(use.relation)
     # Of rows filled with NULLs a condition that stays is all that keeps them out.
     conditions = Conditions(_mark_for_removal(chosen) if use.keeps_rows else chosen)
-    return facts.join(ConstantOrCorrelated(), use, "INNER", at, conditions, notes=_notes_on_keys(chosen))
+    return FoundJoin(
+        use, ConstantOrCorrelated(), "INNER", at, use.block, conditions, notes=_notes_on_keys(chosen)
+    )
 
 
-def correlated_join(facts: Facts, join: FoundJoin) -> FoundJoin | None:
+def correlated_join(join: FoundJoin) -> FoundJoin | None:
     """``join`` as a correlated join, if the outer query gives its keys and its left side none; else None."""
     keys = join.conditions.keys
-    if not is_correlated(facts, join.use, keys):
+    if not is_correlated(join.use, keys):
         return None
     conditions, notes = Conditions(_mark_for_removal(keys)), _notes_on_keys(keys)
-    return facts.join(ConstantOrCorrelated(), join.use, join.kind, join.at, conditions, notes=notes)
+    return FoundJoin(
+        join.use, ConstantOrCorrelated(), join.kind, join.at, join.use.block, conditions, notes=notes
+    )
 
 
-def is_correlated(facts: Facts, use: LookupUse, keys: Iterable[KeyEquality]) -> bool:
+def is_correlated(use: TableUse, keys: Iterable[KeyEquality]) -> bool:
     """Whether only the outer query (and constants) give the keys, nothing on the left side."""
-    if not facts.statement.has_outer(use.block):
+    if not use.statement.has_outer(use.block):
         return False
-    scope = facts.scope(use.block)
-    referred = [facts.referred(scope, key) for key in keys]
+    scope = use.scope
+    referred = [use.scopes.referred(scope, key) for key in keys]
     return not any(each.relations for each in referred) and any(each.outer for each in referred)
 
 
-def _on_equalities(facts: Facts, use: LookupUse) -> Iterator[tuple[KeyEquality, Referred]]:
+def _on_equalities(use: TableUse) -> Iterator[tuple[KeyEquality, Referred]]:
     """The key equalities in the ON of the INNER joins right behind the relation."""
-    statement, names, scope = facts.statement, facts.names(use), facts.scope(use.block)
+    statement, names, scope = use.statement, use.names, use.scope
     for step in use.chain.steps if use.chain is not None else ():
         if KINDS.get(step.words) != "INNER":
             break
         for conjunct in conjuncts(statement, step.on) if step.on is not None else ():
             equality = key_equality(statement, conjunct, names)
-            if equality is not None and equality.column in facts.askable(use):
-                yield replace(equality, kept=True), facts.referred(scope, equality)
+            if equality is not None and equality.column in use.askable:
+                yield replace(equality, kept=True), use.scopes.referred(scope, equality)
 
 
 def _mark_for_removal(keys: Iterable[KeyEquality]) -> tuple[KeyEquality, ...]:
@@ -153,46 +157,46 @@ class ConstantList(Form):
         yield from selected_instead(statement, join.use)
 
 
-def constant_list(facts: Facts, use: LookupUse) -> FoundJoin | None:
+def constant_list(use: TableUse) -> FoundJoin | None:
     """The lookup of the two or more constant keys to which WHERE narrows the table, or None."""
     if not use.relation.plain:
         return None
-    every = _constant_alternatives(facts, use)
+    every = _constant_alternatives(use)
     columns = [name for name in use.table.schema.names if name in every[0]]
     listed = tuple(tuple(each[column] for each in every) for column in columns)
     if len(every) < 2:
         return None
     # Spark compares a list of one kind of constants with a column as it compares each alone.
-    expression = facts.statement.expression
+    expression = use.statement.expression
     kinds = [{_kind_of_constant(expression(each)) for each in column} - {"null"} for column in listed]
     if any(None in each or len(each) > 1 for each in kinds):
         return None
-    keys = tuple(_constant_key(facts, *each) for each in zip(columns, listed, strict=True))
-    asked = constant_or_correlated(facts, use)
+    keys = tuple(_constant_key(use.statement, *each) for each in zip(columns, listed, strict=True))
+    asked = constant_or_correlated(use)
     is_asked_from_outside = asked is not None and not all(key.constant for key in asked.conditions.keys)
-    if facts.missing(use, keys) or is_asked_from_outside:
+    if use.missing(keys) or is_asked_from_outside:
         return None
-    at = facts.statement.tokens.place(use.relation)
-    return facts.join(ConstantList(listed), use, "INNER", at, Conditions(keys))
+    at = use.statement.tokens.place(use.relation)
+    return FoundJoin(use, ConstantList(listed), "INNER", at, use.block, Conditions(keys))
 
 
-def _constant_alternatives(facts: Facts, use: LookupUse) -> list[_Alternative]:
+def _constant_alternatives(use: TableUse) -> list[_Alternative]:
     """The constants that WHERE gives key columns.
 
     If they give the whole primary key: only those of it, and of columns that every request uses.
     """
-    if use.relation not in facts.shown_scope(use.block).relations or not use.may_be_narrowed:
+    if use.relation not in use.scopes.of_where(use.block).relations or not use.may_be_narrowed:
         return [{}]
-    names = facts.names(use)
+    names = use.names
     # Two floating point numbers may be equal and look different.
     inexact = {column.name for column in use.table.schema if pa.types.is_floating(column.type)}
-    askable = facts.askable(use) - inexact
-    conditions = facts.statement.once(where_of, use.block)
-    found = (_alternatives_of(facts.statement, each, names) for each in conditions)
+    askable = use.askable - inexact
+    conditions = use.statement.once(where_of, use.block)
+    found = (_alternatives_of(use.statement, each, names) for each in conditions)
     every = [_only_columns(each, askable) for each in found if each]
     key = set(use.table.primary_key)
     if key and key <= {column for each in every for column in each[0]}:
-        every = [_only_columns(each, frozenset(key | facts.always(use))) for each in every]
+        every = [_only_columns(each, frozenset(key | use.always)) for each in every]
     return _combine_alternatives(each for each in every if each[0])
 
 
@@ -200,8 +204,8 @@ def _only_columns(every: Sequence[_Alternative], columns: frozenset[str]) -> lis
     return [{column: value for column, value in each.items() if column in columns} for each in every]
 
 
-def _constant_key(facts: Facts, column: str, listed: Sequence[Cut]) -> KeyEquality:
-    texts = (" ".join(each.of(facts.statement.text).split()) for each in listed)
+def _constant_key(statement: Statement, column: str, listed: Sequence[Cut]) -> KeyEquality:
+    texts = (" ".join(each.of(statement.text).split()) for each in listed)
     left = f"element_at(array({', '.join(dict.fromkeys(texts))}), 1)"
     return KeyEquality(column, left, listed[0], constant=True, kept=True)
 

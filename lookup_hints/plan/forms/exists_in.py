@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from lookup_hints.errors import Problem, UnsupportedLookup
-from lookup_hints.plan.facts_of_lookup_tables import Facts, is_random, where_of
 from lookup_hints.plan.forms.on_using_natural import has_query_or_function, keys_from_queries, range_join
 from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
 from lookup_hints.plan.key_conditions import (
-    ColumnNames,
     Conditions,
     Conjunct,
     KeyEquality,
@@ -20,10 +18,11 @@ from lookup_hints.plan.key_conditions import (
     conjuncts,
     sorted_conditions,
 )
-from lookup_hints.plan.parse.lookup_use import LookupUse
+from lookup_hints.plan.keys_in_where import is_random, where_of
 from lookup_hints.plan.parse.query_blocks import Role
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis, LeftSide
+from lookup_hints.plan.table_use import TableUse
 from lookup_hints.plan.views_and_derived_tables import plain_block, select_items
 from lookup_hints.plan.write.lateral_view import Text, lateral_view
 from lookup_hints.sql.text_edits import Cut, Edit
@@ -49,27 +48,28 @@ class ExistsOrIn(Form):
         return lateral_view(statement, join, next(numbers))
 
 
-def exists_or_in(facts: Facts, use: LookupUse) -> FoundJoin | None:
+def exists_or_in(use: TableUse) -> FoundJoin | None:
     """The join that an EXISTS or IN over ``use``, and nothing more, is; else None."""
-    found = _find_membership(facts, use)
-    conditions = None if found is None else _join_conditions(facts, use, found)
+    found = _find_membership(use)
+    conditions = None if found is None else _join_conditions(use, found)
     if found is None or conditions is None or _may_be_null(use, found):
         return None
     kind = "LEFT ANTI" if found.negated else "LEFT SEMI"
-    join = facts.join(ExistsOrIn(), use, kind, found.condition.at, conditions, home=use.block.query.parent)
-    return join if conditions.keys else range_join(facts, join)
+    home = use.block.query.parent or use.block
+    join = FoundJoin(use, ExistsOrIn(), kind, found.condition.at, home, conditions)
+    return join if conditions.keys else range_join(join)
 
 
-def why_no_anti_join(facts: Facts, use: LookupUse) -> UnsupportedLookup | None:
+def why_no_anti_join(use: TableUse) -> UnsupportedLookup | None:
     """The error of a NOT IN that would be an anti join, were no NULL possible; else None."""
-    found = _find_membership(facts, use)
-    if found is None or _join_conditions(facts, use, found) is None or not _may_be_null(use, found):
+    found = _find_membership(use)
+    if found is None or _join_conditions(use, found) is None or not _may_be_null(use, found):
         return None
     return UnsupportedLookup(
         Problem(
             f"NOT IN over the lookup table {use.table.name} cannot run: where either side may be NULL it"
             " needs the whole table.",
-            facts.statement.span(found.condition.at),
+            use.statement.span(found.condition.at),
             "Write NOT EXISTS (SELECT 1 FROM ... WHERE column = value) instead, or add IS NOT NULL for"
             " the left side of a NOT IN over the primary key.",
         )
@@ -93,41 +93,41 @@ class _Membership:
     left_is_not_null: bool = False
 
 
-def _find_membership(facts: Facts, use: LookupUse) -> _Membership | None:
+def _find_membership(use: TableUse) -> _Membership | None:
     """The condition of the WHERE around the query that is an EXISTS or IN over ``use``, or None."""
-    query, statement = use.block.query, facts.statement
+    query, statement = use.block.query, use.statement
     parent, opening = query.parent, query.first - 1
     if parent is None or query.role is not Role.EXPRESSION or parent.source is None:
         return None
-    facts.names(use)  # which may be refused
+    use.refuse_aliases()
     if not use.relation.plain or plain_block(statement, use.block.query) is None or use.around:
         return None
     start, conditions = statement.pieces[opening].start, statement.once(where_of, parent)
     around = next((each for each in conditions if each.at.start <= start < each.at.end), None)
-    return None if around is None else _read_membership(facts, use, around, conditions)
+    return None if around is None else _read_membership(use, around, conditions)
 
 
-def _join_conditions(facts: Facts, use: LookupUse, found: _Membership) -> Conditions | None:
+def _join_conditions(use: TableUse, found: _Membership) -> Conditions | None:
     """The conditions of the join; None if they lack a required key, or cannot be checked in a lambda.
 
     They may be without keys, as those of a range are.
     """
-    statement, block = facts.statement, use.block
+    statement, block = use.statement, use.block
     inner = list(conjuncts(statement, block.wheres[0])) if block.wheres else []
-    askable = facts.askable(use)
+    askable = use.askable
     given = [key for key in found.keys if key.column in askable]
-    conditions = sorted_conditions(statement, inner, facts.names(use), askable, given, facts.always(use))
-    if len(given) < len(found.keys) or facts.missing(use, conditions.keys):
+    conditions = sorted_conditions(statement, inner, use.names, askable, given, use.always)
+    if len(given) < len(found.keys) or use.missing(conditions.keys):
         return None
     checked = [*conditions.residual, *conditions.left_only]
-    if checked and keys_from_queries(facts, conditions.keys):
+    if checked and keys_from_queries(use.statement, conditions.keys):
         return None
     if any(has_query_or_function(each.tree) for each in checked) or is_random(found.condition.tree):
         return None
     return conditions
 
 
-def _may_be_null(use: LookupUse, found: _Membership) -> bool:
+def _may_be_null(use: TableUse, found: _Membership) -> bool:
     """Whether it is a NOT IN with a side that may be NULL: then it is no anti join."""
     if not found.negated or not found.keys:
         return False
@@ -136,10 +136,8 @@ def _may_be_null(use: LookupUse, found: _Membership) -> bool:
     return not (is_plain and found.left_is_not_null)
 
 
-def _read_membership(
-    facts: Facts, use: LookupUse, around: Conjunct, conditions: Iterable[Conjunct]
-) -> _Membership | None:
-    statement, tokens, opening = facts.statement, facts.statement.tokens, use.block.query.first - 1
+def _read_membership(use: TableUse, around: Conjunct, conditions: Iterable[Conjunct]) -> _Membership | None:
+    statement, tokens, opening = use.statement, use.statement.tokens, use.block.query.first - 1
     first, last = tokens.indices(around.at)
     if tokens.closing(opening) != last:
         return None
@@ -162,22 +160,21 @@ def _read_membership(
             return None
         negated, end = True, end - 1
     left = tokens.cut(first, end)
-    keys = _keys_of_in(statement, use, left, around.at, facts.names(use))
+    keys = _keys_of_in(use, left, around.at)
     if keys is None or statement.expression(left) != tree.this:
         return None
     return _Membership(around, negated, keys, _is_not_null(statement, left, conditions))
 
 
-def _keys_of_in(
-    statement: Statement, use: LookupUse, left: Cut, whole: Cut, names: ColumnNames
-) -> tuple[KeyEquality, ...] | None:
+def _keys_of_in(use: TableUse, left: Cut, whole: Cut) -> tuple[KeyEquality, ...] | None:
     """``left`` with the columns that the query gives, or None where it gives anything else."""
     assert use.block.source is not None
+    statement, names = use.statement, use.names
     listed = select_items(statement, use.block)
     trees = [statement.expression(part) for part in listed]
     items = [tree.this if isinstance(tree, exp.Alias) else tree for tree in trees]
     columns = [bare_column(tree, names) if isinstance(tree, exp.Column) else None for tree in items]
-    if len(listed) == 1 and _is_star(statement, listed[0], use):
+    if len(listed) == 1 and _is_star(use, listed[0]):
         columns = list(use.table.schema.names)
     lefts = [left]
     if len(columns) > 1:
@@ -197,8 +194,8 @@ def _keys_of_in(
     return tuple(keys)
 
 
-def _is_star(statement: Statement, part: Cut, use: LookupUse) -> bool:
-    tree = statement.expression(part)
+def _is_star(use: TableUse, part: Cut) -> bool:
+    tree = use.statement.expression(part)
     is_qualified = isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star)
     star = tree.this if isinstance(tree, exp.Column) else tree
     if not isinstance(star, exp.Star) or any(star.args.values()):

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lookup_hints.plan.column_pruning import last_of_projection
-from lookup_hints.plan.facts_of_lookup_tables import Facts, OtherUses
 from lookup_hints.plan.forms.constant_or_correlated import correlated_join, is_correlated
 from lookup_hints.plan.forms.join_graph import MULTIPLIED, is_multiplied_behind
 from lookup_hints.plan.forms.on_using_natural import (
@@ -19,12 +18,14 @@ from lookup_hints.plan.forms.on_using_natural import (
     range_join,
     with_outer_checked_after,
 )
-from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin, refused
+from lookup_hints.plan.forms.other_uses import OtherUses
+from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
 from lookup_hints.plan.key_conditions import Conditions, Conjunct, conjuncts, sorted_conditions
-from lookup_hints.plan.parse.lookup_use import LookupUse
+from lookup_hints.plan.keys_in_where import with_where
 from lookup_hints.plan.parse.query_blocks import Chain, Pipe, Relation, Shape, Step
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis, LeftSide
+from lookup_hints.plan.table_use import TableUse
 from lookup_hints.plan.write.from_parts import FromForm, FromPart, Visible
 from lookup_hints.plan.write.lateral_view import joined, pipe_operators
 from lookup_hints.plan.write.using_and_stars import Merged, merged_by, qualified_names, shared_edits
@@ -68,7 +69,7 @@ class ExplicitJoin(FromForm):
         return built if join.is_semi else replace(built, visible=[*built.visible, own])
 
 
-def explicit_join(facts: Facts, use: LookupUse) -> FoundJoin | None:
+def explicit_join(use: TableUse) -> FoundJoin | None:
     """The join whose right side ``use`` is, in FROM or in a pipe operator; None where it is none.
 
     Raises:
@@ -77,34 +78,34 @@ def explicit_join(facts: Facts, use: LookupUse) -> FoundJoin | None:
     if use.step is None:
         return None
     form = ExplicitJoin() if use.pipe is None else PipeJoin()
-    join = join_of_step(facts, form, use, use.step)
-    asked = correlated_join(facts, join)
+    join = join_of_step(form, use, use.step)
+    asked = correlated_join(join)
     if asked is not None:
         return asked
-    join = with_outer_checked_after(facts, join, can_check_after=join.kind == "INNER" and use.pipe is None)
-    possible = possible_conditions(facts, join)
-    needs = _named_before_comma(facts, use, possible)
+    join = with_outer_checked_after(join, can_check_after=join.kind == "INNER" and use.pipe is None)
+    possible = possible_conditions(join)
+    needs = _named_before_comma(use, possible)
     join = join.with_(conditions=possible, needs=needs)
-    if join.kind == "INNER" and is_multiplied_behind(facts, use, needs):
-        if facts.may_be_read(use):
-            raise refused(facts.statement, use, join.at, MULTIPLIED)
+    if join.kind == "INNER" and is_multiplied_behind(use, needs):
+        if use.may_be_read:
+            raise use.refused(join.at, MULTIPLIED)
         join = join.with_(notes=(*join.notes, MULTIPLIED))
     return join
 
 
-def _named_before_comma(facts: Facts, use: LookupUse, conditions: Conditions) -> frozenset[Relation]:
+def _named_before_comma(use: TableUse, conditions: Conditions) -> frozenset[Relation]:
     """The relations before a comma that the chain so far names: a comma binds as a JOIN does in Spark."""
     source = use.block.source
     if source is None or use.chain is None or use.chain not in source.chains[1:]:
         return frozenset()
     chains = source.chains[: source.chains.index(use.chain)]
     before = {relation for chain in chains for relation in chain.shown}
-    scope = facts.scope(use.block)
+    scope = use.scope
     steps = use.chain.steps[: use.chain.steps.index(use.step) + 1] if use.step is not None else []
     computed = [each for each in use.chain.everything if each.lateral and each.first < use.index]
-    referred = [scope.referred(tree) for tree in facts.statement.trees(step.on for step in steps)]
-    referred += [facts.referred(scope, key) for key in conditions.keys if not key.shared]
-    named = {relation for relation in before for each in computed if facts.may_name(each, relation)}
+    referred = [scope.referred(tree) for tree in use.statement.trees(step.on for step in steps)]
+    referred += [use.scopes.referred(scope, key) for key in conditions.keys if not key.shared]
+    named = {relation for relation in before for each in computed if use.scopes.may_name(each, relation)}
     return frozenset(before & named.union(*(each.relations for each in referred)))
 
 
@@ -134,7 +135,7 @@ class SwappedJoin(FromForm):
         return replace(built, visible=[own, *built.visible], views=[join], reordered=True)
 
 
-def swapped_join(facts: Facts, use: LookupUse, others: OtherUses) -> FoundJoin | None:
+def swapped_join(use: TableUse, others: OtherUses) -> FoundJoin | None:
     """The join with ``use`` on its left, if the right side gives the keys; else None.
 
     Raises:
@@ -146,36 +147,34 @@ def swapped_join(facts: Facts, use: LookupUse, others: OtherUses) -> FoundJoin |
     kind, right = _KINDS.get(step.words), step.right
     if kind is None or right is None or right.lateral or step.using:
         return None
-    if others.may_be_asked(facts, right):
+    if others.may_be_asked(use.statement, right):
         return None
-    on = list(conjuncts(facts.statement, step.on)) if step.on is not None else []
-    if _names_other_chains(facts, use, right, on):
+    on = list(conjuncts(use.statement, step.on)) if step.on is not None else []
+    if _names_other_chains(use, right, on):
         return None
-    conditions = sorted_conditions(
-        facts.statement, on, facts.names(use), facts.askable(use), always=facts.always(use)
-    )
+    conditions = sorted_conditions(use.statement, on, use.names, use.askable, always=use.always)
     if kind == "INNER":
-        conditions = facts.with_where(use, conditions, right)
-    at = facts.statement.tokens.cut(use.relation.first, step.last)
-    join = facts.join(SwappedJoin(), use, kind, at, conditions)
+        conditions = with_where(use, conditions, right)
+    at = use.statement.tokens.cut(use.relation.first, step.last)
+    join = FoundJoin(use, SwappedJoin(), kind, at, use.block, conditions)
     if not conditions.keys:
-        ranged = range_join(facts, join, right.as_seen(lambda _: True))
+        ranged = range_join(join, right.as_seen(lambda _: True))
         if ranged is None:
             return None
         join = ranged
     elif (
         all(key.constant for key in conditions.keys)
-        or facts.missing(use, conditions.keys)
-        or is_correlated(facts, use, conditions.keys)
+        or use.missing(conditions.keys)
+        or is_correlated(use, conditions.keys)
     ):
         return None
-    return join.with_(conditions=possible_conditions(facts, join))
+    return join.with_(conditions=possible_conditions(join))
 
 
-def _names_other_chains(facts: Facts, use: LookupUse, right: Relation, on: Iterable[Conjunct]) -> bool:
+def _names_other_chains(use: TableUse, right: Relation, on: Iterable[Conjunct]) -> bool:
     """Whether ON also names relations before a comma, which the swapped sides could not see."""
     own = {use.relation, *right.as_seen(lambda _: True)}
-    return any(facts.scope(use.block).referred(each.tree).relations - own for each in on)
+    return any(use.scope.referred(each.tree).relations - own for each in on)
 
 
 # --- in pipe syntax ---------------------------------------------------------------------------------
@@ -221,7 +220,7 @@ def _merged_by_pipe(statement: Statement, join: LookupJoin, pipe: Pipe) -> Merge
     else:
         reason = f"{piece.text} is a column of USING, and no list of columns follows"
         instead = f"name it without {alias}"
-    raise refused(statement, join.use, statement.tokens.cut(named - 2, named), reason, instead)
+    raise join.use.refused(statement.tokens.cut(named - 2, named), reason, instead)
 
 
 def _shared_names(statement: Statement, merged: Merged) -> Iterator[int]:

@@ -13,7 +13,7 @@ from itertools import takewhile
 from sqlglot import exp
 
 from lookup_hints.plan.column_pruning import own_stars
-from lookup_hints.plan.joins import LookupJoin, refused
+from lookup_hints.plan.joins import LookupJoin
 from lookup_hints.plan.parse.query_blocks import Block, Chain, Relation, Step
 from lookup_hints.plan.write.from_parts import FromForm, FromPart, Rewrite, Visible, form_of, using_in
 from lookup_hints.plan.write.lateral_view import Text, joined
@@ -66,7 +66,7 @@ def _refuse_using_behind_comma(rewrite: Rewrite, block: Block, join: LookupJoin)
                     "a join with USING or NATURAL follows a comma, where its columns may be those"
                     " of a relation before the comma"
                 )
-                raise refused(rewrite.statement, join.use, join.at, reason, "write ON with the equality")
+                raise join.use.refused(join.at, reason, "write ON with the equality")
         before += chain.shown
 
 
@@ -239,7 +239,7 @@ def built_chain(rewrite: Rewrite, chain: Chain, before: Sequence[FromPart] = ())
                 if step.right is None:
                     reason, join = "a PIVOT or UNPIVOT follows it", built.asked[-1]
                     instead = "put the join into a subquery"
-                    raise refused(rewrite.statement, join.use, join.at, reason, instead)
+                    raise join.use.refused(join.at, reason, instead)
                 built = packed(rewrite, built)
             _append_step(rewrite, built, step, end)
         end = rewrite.end(step.last)
@@ -317,7 +317,7 @@ def _is_named_in(rewrite: Rewrite, join: LookupJoin, step: Step) -> bool:
     """Whether the text of the step may name the looked up table: by its alias, or a bare column."""
     tokens = rewrite.statement.tokens
     named = any(True for _ in tokens.places(join.use.alias, step.first, step.last))
-    bare = (at for name in join.names.columns for at in tokens.places(name, step.first, step.last))
+    bare = (at for name in join.use.names.columns for at in tokens.places(name, step.first, step.last))
     return named or any(not tokens.is_symbol(at - 1, ".") for at in bare)
 
 
@@ -362,8 +362,6 @@ def _named_chain(rewrite: Rewrite, chain: Chain) -> Text:
         built = packed(rewrite, built)
     for merged in rewrite.merged[already:]:
         reason = "it is in named parentheses behind a join with USING"
-        raise refused(
-            rewrite.statement, merged.join.use, merged.join.at, reason, "write ON with the equality"
-        )
+        raise merged.join.use.refused(merged.join.at, reason, "write ON with the equality")
     star = f"* EXCEPT ({', '.join(built.hidden)})" if built.hidden else "*"
     return (f"SELECT {star} FROM ", *built.parts, *rewrite.views(built.views))  # noqa: S608 (the user's text)

@@ -101,7 +101,7 @@ def private_name(column: str) -> str:
 
 def visible_name(join: LookupJoin, column: str) -> str:
     """The output name of a lookup table's column: the query's name, but private for columns of USING."""
-    called = join.names.columns[join.use.table.schema.names.index(column)]
+    called = join.use.names.columns[join.use.table.schema.names.index(column)]
     is_shared = any(key.shared and key.column == column for key in join.conditions.keys)
     return private_name(called) if is_shared else quoted(called)
 
@@ -172,7 +172,7 @@ def _padded_rows(join: LookupJoin) -> Text:
 def _residual_condition(join: LookupJoin) -> Text:
     """The residual condition over a row, and the equalities of keys that were cast."""
     parts: list[Text] = [
-        over_variable(each, join.names, ROW, join.field) for each in join.conditions.residual
+        over_variable(each, join.use.names, ROW, join.field) for each in join.conditions.residual
     ]
     parts += [
         ("((", key.left, f") = {ROW}.{quoted(join.field(key.column))})")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lookup_hints.plan.joins import refused
 from lookup_hints.plan.parse.query_blocks import Block, Relation, Step
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.write.from_parts import Concealed, FromPart, Rewrite, Visible
@@ -171,7 +170,7 @@ def refuse_using(rewrite: Rewrite, built: FromPart) -> None:
         join = built.asked[-1] if built.is_open else next(each for each in asked if each is not None)
         reason = "a join with USING or NATURAL comes before it, and another relation after it"
         instead = "write ON with the equality, or put the lookup join last"
-        raise refused(rewrite.statement, join.use, join.at, reason, instead)
+        raise join.use.refused(join.at, reason, instead)
 
 
 # Spark's own name, which may also be used without a qualifier.
@@ -218,5 +217,5 @@ def _without_private(
     shares = next((each for each in merged if each.alias.lower() == alias), None)
     if shares is not None:
         reason = "USING or NATURAL gives columns to a relation of which a hidden one is named, too"
-        raise refused(statement, shares.join.use, shares.join.at, reason, "list the columns, or write ON")
+        raise shares.join.use.refused(shares.join.at, reason, "list the columns, or write ON")
     yield leaving_out(statement, index, ", ".join(concealed.private.values()))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lookup_hints.plan.column_pruning import own_stars
-from lookup_hints.plan.joins import LookupJoin, refused
+from lookup_hints.plan.joins import LookupJoin
 from lookup_hints.plan.parse.query_blocks import Block, Chain, Relation, Step
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis
@@ -52,11 +52,11 @@ def merged_by(join: LookupJoin) -> Merged | None:
         return None
     every = join.use.table.schema.names
     private = {
-        join.names.columns[every.index(key.column)]: visible_name(join, key.column)
+        join.use.names.columns[every.index(key.column)]: visible_name(join, key.column)
         for key in keys
         if not join.is_semi and key.column in join.columns
     }
-    columns = tuple(join.names.columns[every.index(key.column)] for key in keys)
+    columns = tuple(join.use.names.columns[every.index(key.column)] for key in keys)
     return Merged(join, step, join.use.alias, tuple(join.left), columns, private)
 
 
@@ -70,7 +70,7 @@ def star_edits(analysis: Analysis, block: Block, merged: list[Merged], hidden: l
     if not (first or hidden):
         return
     for index in stars:
-        _refuse_inner_order(statement, block, merged)
+        _refuse_inner_order(block, merged)
         yield from _edit_star(statement, index, first, [*_private_columns(merged), *hidden])
 
 
@@ -88,13 +88,13 @@ def _private_columns(merged: list[Merged]) -> Iterator[str]:
         yield from (f"{each.qualifier}.{private}" for private in each.private.values())
 
 
-def _refuse_inner_order(statement: Statement, block: Block, merged: list[Merged]) -> None:
+def _refuse_inner_order(block: Block, merged: list[Merged]) -> None:
     """In parentheses behind other relations, shared columns come first among their own columns only."""
     in_order = list(block.steps)
     for each in merged:
         if each.step not in in_order:
             reason = "USING or NATURAL is in parentheses, under a *"
-            raise refused(statement, each.join.use, each.join.at, reason, "list the columns, or write ON")
+            raise each.join.use.refused(each.join.at, reason, "list the columns, or write ON")
 
 
 def _edit_star(statement: Statement, index: int, first: dict[str, str], without: list[str]) -> Iterator[Edit]:
