@@ -69,8 +69,12 @@ def ordered_keys(rows: pa.Table) -> Keys:
     if rows.num_columns == 1 and _has_few_repeats(column := whole(rows.column(0))):
         return _keys_by_sorting(column, rows.schema)
     keys = distinct_keys(rows)
-    order = pc.sort_indices(keys.table, sort_keys=[(name, "ascending") for name in keys.table.column_names])
-    return Keys(keys.table.take(order), _inverse_permutation(order.cast(pa.int32())).take(keys.codes))
+    if rows.num_columns == 1:
+        order = _sort_column(whole(keys.table.column(0)))
+    else:
+        by = [(name, "ascending") for name in rows.column_names]
+        order = pc.sort_indices(keys.table, sort_keys=by).cast(pa.int32())
+    return Keys(keys.table.take(order), _inverse_permutation(order).take(keys.codes))
 
 
 def without_keys(rows: pa.Table, where: pa.Array) -> pa.Table:
@@ -90,12 +94,30 @@ def _has_few_repeats(column: pa.Array) -> bool:
 
 
 def _keys_by_sorting(column: pa.Array, schema: pa.Schema) -> Keys:
-    order = pc.array_sort_indices(column)
+    order = _sort_column(column)
     ascending = column.take(order)
     is_new = pc.not_equal(ascending[1:], ascending[:-1])
     keys = ascending.filter(pa.concat_arrays([pa.array([True]), is_new]))
     codes = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int32()), is_new.cast(pa.int32())]))
-    return Keys(pa.table([keys], schema=schema), codes.take(_inverse_permutation(order.cast(pa.int32()))))
+    return Keys(pa.table([keys], schema=schema), codes.take(_inverse_permutation(order)))
+
+
+_DIGIT_BITS = 12
+"""Arrow counts values of so narrow a range, and compares others."""
+
+
+# Digit by digit, the last one first, integers are sorted in a fifth of the time. (docs/decisions/0236)
+def _sort_column(column: pa.Array) -> pa.Array:
+    """The positions of the values in ascending order; no value is NULL."""
+    if not types.is_integer(column.type) or len(column) < SAMPLE:
+        return pc.array_sort_indices(column).cast(pa.int32())
+    low, high = pc.min_max(column).as_py().values()
+    above = pc.subtract(column.cast(pa.int64()), low)  # where it wraps, the digits are right still
+    order = count_up_to(len(column))
+    for shift in range(0, max((high - low).bit_length(), 1), _DIGIT_BITS):
+        digits = pc.bit_wise_and(pc.shift_right(above.take(order), shift), (1 << _DIGIT_BITS) - 1)
+        order = order.take(pc.array_sort_indices(digits))
+    return order
 
 
 def _inverse_permutation(order: pa.Array) -> pa.Array:
@@ -462,8 +484,8 @@ def _take_lists(lists: pa.ListArray, codes: pa.Array) -> pa.ListArray:
 def _most_bytes(lists: pa.ListArray) -> int:
     """No list takes more bytes."""
     rows: int = pc.max(pc.list_value_length(lists)).as_py() or 0
-    longest: int = pc.max(_row_bytes(lists.values)).as_py() or 0
-    return rows * longest + 1
+    texts, others = _texts_and_bytes_of_others(lists.values.flatten())
+    return rows * (others + sum(pc.max(pc.binary_length(text)).as_py() or 0 for text in texts)) + 1
 
 
 def bytes_by_position(found: Sequence[Placed], count: int) -> pa.Array:
@@ -480,8 +502,13 @@ def bytes_by_position(found: Sequence[Placed], count: int) -> pa.Array:
 def _row_bytes(rows: pa.StructArray | pa.Table) -> pa.Array:
     """The bytes of each row: of texts their own, of all other columns the average."""
     columns = rows.flatten() if isinstance(rows, pa.StructArray) else [whole(each) for each in rows.columns]
+    texts, others = _texts_and_bytes_of_others(columns)
+    lengths = (pc.fill_null(pc.binary_length(text), 0).cast(pa.int64()) for text in texts)
+    return reduce(pc.add, lengths, pa.repeat(pa.scalar(others, pa.int64()), len(rows)))
+
+
+def _texts_and_bytes_of_others(columns: Sequence[pa.Array]) -> tuple[list[pa.Array], int]:
+    """Those of ``columns`` that are texts or bytes, and the average bytes of a row in all others."""
     texts = [column for column in columns if _is_text(column.type) or _is_bytes(column.type)]
     others = sum(column.nbytes for column in columns if not (_is_text(column.type) or _is_bytes(column.type)))
-    average = others // max(len(rows), 1) + 1
-    lengths = (pc.fill_null(pc.binary_length(text), 0).cast(pa.int64()) for text in texts)
-    return reduce(pc.add, lengths, pa.repeat(pa.scalar(average, pa.int64()), len(rows)))
+    return texts, others // max(len(columns[0]) if columns else 0, 1) + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -361,6 +362,18 @@ def test_sorting_finds_the_same_distinct_keys_as_hashing(
     assert keys == by_sorting.table.sort_by("k").column("k").to_pylist()
     assert len(keys) == len(set(values))
     assert [keys[code] for code in by_sorting.codes.to_pylist()] == values
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64()])
+@pytest.mark.parametrize("bits", [0, 1, 7, 8, 12, 13, 24, 25, 32, 63, 64])
+def test_many_integers_are_sorted_as_arrow_sorts_them(kind: pa.DataType, bits: int) -> None:
+    chance, width = random.Random(bits), min(bits, kind.bit_width)
+    lowest = chance.randint(-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 2**width)
+    values = [lowest + chance.getrandbits(width) for _ in range(2 * arrow.SAMPLE)]
+    values += [lowest, lowest + 2**width - 1]
+    column = pa.array(values, kind)
+    order = arrow._sort_column(column)
+    assert order.cast(pa.uint64()).equals(pc.array_sort_indices(column))
 
 
 @pytest.mark.parametrize(
