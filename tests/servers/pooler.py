@@ -1,4 +1,4 @@
-"""What a pooler does at the start of a session: it refuses settings that it does not track.
+"""What poolers do: they refuse settings that they do not track, and lend a server for one transaction.
 
 pgbouncer answers an unknown startup parameter with this very error and hangs up.
 """
@@ -6,16 +6,21 @@ pgbouncer answers an unknown startup parameter with this very error and hangs up
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import socketserver
 import struct
 import threading
+from collections import deque
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 
 from tests.servers.tls import pass_both_ways
 
 _TRACKED = {"user", "database", "client_encoding", "application_name", "datestyle", "timezone"}
 _PROTOCOL_3 = 196608
+# Requests of a server for a password, or for the next message of SCRAM.
+_ASKS = {3, 5, 10, 11}
 
 
 @contextlib.contextmanager
@@ -44,13 +49,43 @@ def strict_pooler(
             thread.join()
 
 
+@dataclass
+class Lent:
+    """The servers that nobody holds, and which server ran each transaction, by its process."""
+
+    idle: deque[tuple[int, socket.socket]] = field(default_factory=deque)
+    transactions: list[int] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def transaction_pooler(target_port: int) -> Iterator[tuple[int, Lent]]:
+    """The port of a front of ``target_port`` that lends the server that has waited longest, for a transaction.
+
+    A session logs in at a server of its own, which stays for all when the session ends.
+    """
+    lent = Lent()
+    with _Front(target_port, _TRACKED, "unsupported startup parameter: {}", False, lent) as front:
+        thread = threading.Thread(target=front.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        try:
+            yield front.server_address[1], lent
+        finally:
+            front.shutdown()
+            thread.join()
+            for _, server in lent.idle:
+                server.close()
+
+
 class _Front(socketserver.ThreadingTCPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, target_port: int, tracked: set[str], refusal: str, passes_over: bool) -> None:
+    def __init__(
+        self, target_port: int, tracked: set[str], refusal: str, passes_over: bool, lent: Lent | None = None
+    ) -> None:
         super().__init__(("127.0.0.1", 0), _Session)
         self.target_port = target_port
+        self.lent = lent
         self.tracked = tracked
         self.refusal = refusal
         self.passes_over = passes_over
@@ -71,14 +106,62 @@ class _Session(socketserver.BaseRequestHandler):
             elif refused:
                 self.request.sendall(_error(self.server.refusal.format(sorted(refused)[0])))
                 return
+            if self.server.lent is not None:
+                self._pass_transactions(packet, self.server.lent)
+                return
             with socket.create_connection(("127.0.0.1", self.server.target_port)) as target:
                 target.sendall(packet)
                 pass_both_ways(self.request, target)
+
+    def _pass_transactions(self, startup: bytes, lent: Lent) -> None:
+        server = socket.create_connection(("127.0.0.1", self.server.target_port))
+        server.sendall(startup)
+        process = 0
+        kind = b""
+        while kind != b"Z":
+            kind, message = _message(server)
+            self.request.sendall(message)
+            if kind == b"K":
+                process = int.from_bytes(message[5:9], "big")
+            if kind == b"R" and int.from_bytes(message[5:9], "big") in _ASKS:
+                server.sendall(_message(self.request)[1])
+        lent.idle.append((process, server))
+        while True:
+            kind, message = _message(self.request)
+            if kind == b"X":
+                return
+            process, server = lent.idle.popleft()
+            lent.transactions.append(process)
+            self._pass_until_idle(kind, message, server)
+            lent.idle.append((process, server))
+
+    def _pass_until_idle(self, kind: bytes, message: bytes, server: socket.socket) -> None:
+        """Pass a transaction on, whose first message is given: until the server is ready, and in none."""
+        server.sendall(message)
+        awaited = int(kind in (b"Q", b"S"))
+        while True:
+            for ready in select.select([self.request, server], [], [])[0]:
+                kind, message = _message(ready)
+                (server if ready is self.request else self.request).sendall(message)
+                if ready is self.request:
+                    awaited += kind in (b"Q", b"S")
+                elif kind == b"Z":
+                    awaited -= 1
+                    if not awaited and message[5:6] == b"I":
+                        return
 
     def _packet(self) -> bytes:
         head: bytes = self.request.recv(4, socket.MSG_WAITALL)
         (length,) = struct.unpack("!I", head)
         return head + bytes(self.request.recv(length - 4, socket.MSG_WAITALL))
+
+
+def _message(source: socket.socket) -> tuple[bytes, bytes]:
+    """The kind of the next message, and all of it."""
+    head = source.recv(5, socket.MSG_WAITALL)
+    if len(head) < 5:
+        raise ConnectionError
+    return head[:1], head + source.recv(int.from_bytes(head[1:], "big") - 4, socket.MSG_WAITALL)
 
 
 def _code(packet: bytes) -> int:

@@ -62,9 +62,16 @@ class PostgresServer:
         arguments += ["--auth=scram-sha-256", f"--pwfile={password_file}", f"--pgdata={self.data}"]
         self._run("initdb", *arguments)
 
-    def start(self) -> None:
-        """Start the server and wait until it takes connections."""
-        settings = [f"-c{name}={value}" for name, value in _SETTINGS.items()]
+    def create_standby(self, primary: PostgresServer) -> None:
+        """Make the data directory a copy of that of ``primary``, which goes on following it."""
+        self._account.own(self.directory)
+        source = f"host=127.0.0.1 port={primary.port} user={SUPERUSER} password='{PASSWORD}'"
+        arguments = ["--checkpoint=fast", "--write-recovery-conf", f"--dbname={source}"]
+        self._run("pg_basebackup", *arguments, f"--pgdata={self.data}")
+
+    def start(self, **more: str) -> None:
+        """Start the server, with ``more`` settings, and wait until it takes connections."""
+        settings = [f"-c{name}={value}" for name, value in (_SETTINGS | more).items()]
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [self._programs / "postgres", "-D", self.data, "-p", str(self.port), *settings],

@@ -414,6 +414,45 @@ def test_a_slow_query_times_out_and_is_cancelled_on_the_server(
     assert took < 2
 
 
+def test_a_statement_that_the_server_ends_for_its_time_may_pass(postgres_server: PostgresServer) -> None:
+    async def ask_slowly(connector: PostgresConnector) -> tuple[ConnectorError, int]:
+        failed = await awaited_failure(connector.alookup(request_for(SCHEMA, {"id": [7]})))
+        answer = await connector.alookup(request_for(SCHEMA, {"id": [8]}))
+        return failed, rows_of(answer).num_rows
+
+    url = postgres_server.url(sslmode="disable") + "&options=-c%20statement_timeout%3D500"
+    table = customers(postgres_server, table_name="slow_customers", pool_size="1", url=url)
+    failed, found = during(PostgresConnector(table), ask_slowly)
+    assert not failed.permanent
+    assert str(failed) == (
+        "table customers: PostgreSQL says: canceling statement due to statement timeout (SQLSTATE 57014)."
+    )
+    assert found == 1
+
+
+@pytest.mark.parametrize("way", ["ranges", "copy"])
+def test_a_read_that_the_server_ends_for_its_time_may_pass(postgres_server: PostgresServer, way: str) -> None:
+    name = f"timed_{way}"
+    postgres_server.execute(f"""
+        CREATE ROLE {name} LOGIN PASSWORD 'pw'; ALTER ROLE {name} SET statement_timeout = '2s';
+        CREATE TABLE {name} AS SELECT id, 0 AS kind, repeat('x', 200) AS name
+            FROM generate_series(1, 50000) AS id;
+        CREATE FUNCTION {name}_shown(id int) RETURNS bool LANGUAGE sql AS
+            'SELECT id < 40000 OR pg_sleep(60) IS NOT NULL';
+        ALTER TABLE {name} ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON {name} USING ({name}_shown(id));
+        CREATE VIEW {name}_view WITH (security_invoker) AS SELECT * FROM {name};
+        GRANT SELECT ON {name}, {name}_view TO {name};
+    """)
+    source = name if way == "ranges" else f"{name}_view"
+    url = postgres_server.url(user=name, password="pw", sslmode="disable")
+    batches = PostgresConnector(customers(postgres_server, table_name=source, url=url)).scan(SCHEMA)
+    assert next(batches).num_rows > 0
+    failed = failure_of(lambda: list(batches))
+    assert not failed.permanent
+    assert "canceling statement due to statement timeout" in str(failed)
+    assert "(SQLSTATE 57014)" in str(failed)
+
+
 def test_a_stalled_server_times_out_in_time_and_its_connection_is_thrown_away(
     postgres_server: PostgresServer, line: FaultProxy
 ) -> None:

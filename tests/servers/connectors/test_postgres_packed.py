@@ -9,6 +9,7 @@ import random
 import struct
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -19,11 +20,12 @@ import pytest
 from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.postgres.lookup_sql import joined
 
+from lookup_hints.errors import AnswerTooLarge
 from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from tests.conftest import EXAMPLES
 from tests.servers.postgres import PostgresServer
-from tests.unit.connectors.asking import ask, during, request_for, rows_of
+from tests.unit.connectors.asking import ask, during, failure_of, request_for, rows_of
 
 ROWS = max(200, EXAMPLES)
 _numbers = itertools.count(1)
@@ -218,6 +220,56 @@ def test_texts_of_other_encodings_come_whole(postgres_server: PostgresServer, en
     table = LookupTable("t", schema, ("n",), {"url": postgres_server.url(database=database)})
     assert list(asked_in_batches(table, 27)) == texts
     assert {row["v"] for row in ask(table, {"v": texts})} == set(texts)
+
+
+def test_a_database_that_looks_at_no_text_gives_texts_or_a_failure(postgres_server: PostgresServer) -> None:
+    """The encoding SQL_ASCII takes any bytes, so the server checks them when it sends them as UTF-8."""
+    postgres_server.execute("CREATE DATABASE packed_bytes ENCODING 'SQL_ASCII' TEMPLATE template0 LOCALE 'C'")
+    postgres_server.execute(
+        r"""
+        CREATE TABLE t (n int PRIMARY KEY, v text);
+        INSERT INTO t VALUES (0, 'é漢👋'), (1, ''), (2, NULL), (3, E'\xff\xe9'), (4, 'ok'), (5, E'\xc3'), (6, E'\xa9')
+        """,
+        "packed_bytes",
+    )
+    schema = pa.schema([("n", pa.int32()), ("v", pa.string())])
+    table = LookupTable("t", schema, ("n",), {"url": postgres_server.url(database="packed_bytes")})
+    rows = sorted(ask(table, {"n": [0, 1, 2, 4]}), key=lambda row: row["n"])
+    assert rows == [{"n": 0, "v": "é漢👋"}, {"n": 1, "v": ""}, {"n": 2, "v": None}, {"n": 4, "v": "ok"}]
+    assert ask(table, {"v": ["é漢👋", "?"]}) == [{"n": 0, "v": "é漢👋"}]
+    asked = [lambda: ask(table, {"n": [3]}), lambda: ask(table, {"n": [5, 6]})]
+    for action in [*asked, lambda: list(PostgresConnector(table).scan(schema))]:
+        failed = failure_of(action)
+        assert failed.permanent
+        assert 'table t: PostgreSQL says: invalid byte sequence for encoding "UTF8": 0x' in str(failed)
+
+
+def test_rows_of_a_megabyte_come_whole(postgres_server: PostgresServer) -> None:
+    """Each in a request of its own, where the answer may have no more; and read, one range after the other."""
+    values = [chr(97 + number % 26) * (1_000_000 + number) for number in range(40)]
+    table = table_of(postgres_server, put(postgres_server, "text", values), pa.string())
+    table = replace(table, options={**table.options, "max-bytes-in-flight": "8 mb"})
+
+    async def ask_in_pieces(connector: PostgresConnector) -> list[Any]:
+        found: dict[int, str] = {}
+        left, largest = [[*range(40)]], 0
+        while left:
+            asked = left.pop(0)
+            try:
+                answer = rows_of(await connector.alookup(request_for(table.schema, {"n": asked})))
+            except AnswerTooLarge as error:
+                keys = max(1, min(error.keys, len(asked) - 1))
+                left += [asked[at : at + keys] for at in range(0, len(asked), keys)]
+                continue
+            largest = max(largest, len(asked))
+            found |= zip(answer.column("n").to_pylist(), answer.column("v").to_pylist(), strict=True)
+        assert largest < 4, "four have more than half of the budget"
+        return [found[number] for number in range(40)]
+
+    assert during(PostgresConnector(table), ask_in_pieces) == values
+    batches = list(PostgresConnector(table).scan(table.schema))
+    assert max(batch.nbytes for batch in batches) < 10_000_000
+    assert pa.Table.from_batches(batches).sort_by("n").column("v").to_pylist() == values
 
 
 # --- keys -----------------------------------------------------------------------------------------
