@@ -102,6 +102,8 @@ OWNERS = {
     "prometheus_client": {"metrics"},
     "opentelemetry": {"metrics"},
     "openlineage": {"driver.lineage"},
+    "dbt": {"runs.dbt_lookup_hints"},
+    "dbt_common": {"runs.dbt_lookup_hints"},
 }
 """The only rooms or modules of the library that import these packages."""
 
