@@ -426,9 +426,17 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+def statements_in(tree: ast.AST) -> Iterator[ast.AST]:
+    """All statements in ``tree``, without their expressions: most nodes are those, and they define no names."""
+    for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for each in getattr(tree, part, ()):
+            yield each
+            yield from statements_in(each)
+
+
 def names_of_types(tree: ast.Module) -> Iterator[str]:
     """The classes in ``tree``, and the aliases of its types, without the underscore of private ones."""
-    for node in ast.walk(tree):
+    for node in statements_in(tree):
         if isinstance(node, ast.ClassDef):
             yield node.name.lstrip("_")
     for node in tree.body:
@@ -461,7 +469,7 @@ def test_one_word_names_of_private_functions_become_no_more() -> None:
     functions = [
         node.name
         for path in (*modules(LIBRARY), *modules(CONNECTORS))
-        for node in ast.walk(tree_of(path))
+        for node in statements_in(tree_of(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     found = [name for name in functions if re.fullmatch(r"_[a-z0-9]+", name)]

@@ -108,7 +108,7 @@ def _events_of(plan: LookupPlan, conf: Conf, *, is_stream: bool) -> Callable[[st
     from openlineage.client import event_v2, facet_v2
     from openlineage.client.uuid import generate_new_uuid
 
-    inputs = _inputs(plan)
+    inputs = _input_datasets(plan)
     connectors = [*(join.use.connector for join in plan.joins), *(scan.use.connector for scan in plan.scans)]
     tables = "_".join(sorted({each.table.name for each in connectors}))
     digest = sha256(plan.text.encode()).hexdigest()[:8]
@@ -139,7 +139,7 @@ def _events_of(plan: LookupPlan, conf: Conf, *, is_stream: bool) -> Callable[[st
     return event_in
 
 
-def _inputs(plan: LookupPlan) -> list[InputDataset]:
+def _input_datasets(plan: LookupPlan) -> list[InputDataset]:
     """The lookup tables of a plan, each with the columns that the plan uses."""
     from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import schema_dataset

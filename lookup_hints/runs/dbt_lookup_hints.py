@@ -23,7 +23,7 @@ class LookupHints(dbtPlugin):  # type: ignore[misc]  # dbt may be missing where 
         except ImportError:  # another adapter, or dbt-spark without PySpark
             return
         if not hasattr(Connection.cursor, "__wrapped__"):
-            Connection.cursor = _enabling(Connection.cursor)
+            Connection.cursor = _enable_in_cursors(Connection.cursor)
 
 
 plugins = [LookupHints]
@@ -32,7 +32,7 @@ _MAKES_VIEW = re.compile(r"^\s*create\s+(or\s+replace\s+)?view\b", re.IGNORECASE
 _ADVICE = "\nIn dbt: config(materialized='table'), or 'incremental', or 'ephemeral' for a model others read."
 
 
-def _enabling(make_cursor: Any) -> Any:
+def _enable_in_cursors(make_cursor: Any) -> Any:
     """``make_cursor``, for cursors whose statements run in a session with lookups."""
     from pyspark.sql import SparkSession
 
