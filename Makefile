@@ -2,7 +2,7 @@
 # make test            format, lint, types, and the tests of two kinds: unit and spark
 # make test-unit       tests without Spark and servers
 # make test-spark      tests that ask one local Spark
-# make test-servers    connectors against servers that the tests start: PostgreSQL, HTTP, Redis
+# make test-servers    connectors against servers that the tests start: PostgreSQL, MariaDB, HTTP, Redis
 # make test-processes  clusters, Connect servers, notebooks, the demo, warm workers, drivers that are killed
 # make test-queries    queries of TPC-H and of a corpus, every form of join, random queries, against Spark itself
 # make test-examples   more random examples of each property than make test tries (EXAMPLES=n)
@@ -80,7 +80,7 @@ docs: $(VENV)/.docs
 
 # What a user may have in the end: the list is of an environment with the wheel and all that its connectors and ways in
 # need. PySpark is not in it, as clusters bring their own.
-RELEASED = postgres,http,redis,adbc,notebook,shell,lsp,prometheus,otel
+RELEASED = postgres,mysql,http,redis,adbc,notebook,shell,lsp,prometheus,otel
 release: $(VENV)/.release
 	@rm -rf dist build/release
 	@$(BIN)/python -m build --outdir dist . > /dev/null

@@ -25,7 +25,10 @@ import pytest
 from hypothesis import strategies
 
 KINDS = ("unit", "spark", "servers", "processes", "queries")
-NEEDS = {"spark": "spark", "postgres_server": "servers", "redis_server": "servers", "api": "servers"}
+NEEDS = {
+    "spark": "spark",
+    **dict.fromkeys(("postgres_server", "mariadb_server", "redis_server", "api"), "servers"),
+}
 """The kind that a fixture is of, at the least."""
 
 MOST_SECONDS = 1.0

@@ -84,6 +84,7 @@ PUBLIC = {
     "lookup_connectors.sqlite": {"SqliteConnector"},
     "lookup_connectors.http": {"HttpConnector"},
     "lookup_connectors.postgres": {"PostgresConnector"},
+    "lookup_connectors.mysql": {"MysqlConnector"},
     "lookup_connectors.redis": {"RedisConnector"},
     "lookup_connectors.adbc": {"AdbcConnector"},
 }
@@ -110,7 +111,11 @@ OWNERS = {
 TAKE_TYPES = {"pyspark": {"async_function", "dataframe", "session"}}
 """Those that import their types, too, and nothing at run time."""
 
-PRIVATE = {"cli.commands": {"_actions"}, "adbc.drivers": {"_driver_path"}}
+PRIVATE = {
+    "cli.commands": {"_actions"},
+    "adbc.drivers": {"_driver_path"},
+    "mysql.connections": {"_stream_broken"},
+}
 """What modules beside ``pyspark_internals`` touch of others that is private, for want of another way."""
 
 
@@ -295,7 +300,7 @@ def test_a_connector_sees_only_the_door_that_is_made_for_it() -> None:
 def test_a_connector_imports_nothing_from_the_folder_of_another() -> None:
     """Whose driver may not be installed: ``adbc`` reads PostgreSQL without asyncpg."""
     folders = {path.parent.name for path in CONNECTORS.glob("*/__init__.py")}
-    assert folders == {"adbc", "http", "postgres", "redis", "shared", "sqlite"}
+    assert folders == {"adbc", "http", "mysql", "postgres", "redis", "shared", "sqlite"}
     wrong = [
         f"{name_of(path, CONNECTORS)} imports {each}"
         for path in modules(CONNECTORS)

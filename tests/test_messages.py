@@ -163,7 +163,7 @@ def test_the_package_shows_its_public_names_alone() -> None:
         ),
         ("postgres", "sink.buffer-flush.max-rows", "A lookup table is not written to"),
         ("postgres", "driver", "Leave it out: a connector brings its own driver."),
-        ("postgres", "username", "The connector 'postgres' calls it 'user'."),
+        ("postgres", "username", "The connectors 'postgres' and 'mysql' call it 'user'."),
         ("http", "gid.connector.http.source.lookup.header.X-Tenant", "Write 'header.<name>'."),
         ("http", "http.source.lookup.retry-codes", "Write 'transient-codes'"),
         ("http", "asyncPolling", "Write 'lookup.async'."),
@@ -197,7 +197,10 @@ def test_an_option_that_was_removed_is_told_what_to_write_instead(
 @pytest.mark.parametrize(
     ("connector", "told"),
     [
-        ("jdbc", "No connector is called 'jdbc'. For PostgreSQL write 'postgres', for SQLite 'sqlite'."),
+        (
+            "jdbc",
+            "No connector is called 'jdbc'. For PostgreSQL write 'postgres', for MySQL 'mysql', for SQLite 'sqlite'.",
+        ),
         ("rest-lookup", "Write 'http'."),
         ("hbase-2.2", "There is no connector for HBase yet."),
         ("kafka", "It is not asked by key: Spark reads and writes it"),

@@ -339,7 +339,11 @@ _IMPORT_OPTIONS = (
     ("operation", "PATTERN", "its operations, by operationId"),
     ("server", "URL", "base URL of the API, in place of the document's"),
     ("sample", "URL", "ask an API once: https://api.example.com/customers/{id}, with --key id=1"),
-    ("url", "DATABASE", "postgresql://..., sqlite:///FILE, duckdb:///FILE, or a reference to the URL"),
+    (
+        "url",
+        "DATABASE",
+        "postgresql://..., mysql://..., sqlite:///FILE, duckdb:///FILE, or a reference to the URL",
+    ),
     ("table", "PATTERN", "tables of the database, as 'shop.*'; or the name of the sample's"),
 )
 _IMPORT_REPEATED = (

@@ -305,8 +305,10 @@ def _import_from_database(options: argparse.Namespace, given: _GivenOptions) -> 
 
 def _options_of_url(url: str, given: _GivenOptions) -> dict[str, str]:
     scheme, found, rest = url.partition("://")
-    is_postgres = scheme.partition("+")[0] in ("postgresql", "postgres")  # SQLAlchemy names its driver, too
-    if has_reference(url) or is_postgres or re.match(r"\s*\w+\s*=", url):
+    kind = scheme.partition("+")[0]  # SQLAlchemy names its driver, too
+    if kind in ("mysql", "mariadb"):
+        return {"connector": "mysql", "url": given.hidden("URL", url, "DATABASE")}
+    if has_reference(url) or kind in ("postgresql", "postgres") or re.match(r"\s*\w+\s*=", url):
         return {"connector": "postgres", "url": given.hidden("URL", url, "DATABASE")}
     file = rest[1:] if found else url
     if scheme == "duckdb":
@@ -314,7 +316,7 @@ def _options_of_url(url: str, given: _GivenOptions) -> dict[str, str]:
     if scheme == "sqlite" or not found:
         return {"connector": "sqlite", "path": file}
     raise WrongUse(
-        f"--url: no connector reads {scheme}://. There are postgresql://, sqlite:/// and duckdb:///."
+        f"--url: no connector reads {scheme}://. There are postgresql://, mysql://, sqlite:/// and duckdb:///."
     )
 
 

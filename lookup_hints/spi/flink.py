@@ -27,7 +27,7 @@ TABLE_OPTIONS: Mapping[str, str] = {
     "format": "Leave it out; the connector 'http' reads JSON, by 'rows' and 'path.<column>'.",
     # JDBC
     "driver": "Leave it out: a connector brings its own driver.",
-    "username": "The connector 'postgres' calls it 'user'.",
+    "username": "The connectors 'postgres' and 'mysql' call it 'user'.",
     "connection.max-retry-timeout": "Write 'connect-timeout'.",
     "compatible-mode": "There is no equivalent.",
     # HTTP
@@ -119,7 +119,7 @@ OTHER_SESSION_OPTIONS: Mapping[str, str] = {
 """What to say of a SET that is like none of ours."""
 
 CONNECTORS: Mapping[str, str] = {
-    "jdbc": "For PostgreSQL write 'postgres', for SQLite 'sqlite'.",
+    "jdbc": "For PostgreSQL write 'postgres', for MySQL 'mysql', for SQLite 'sqlite'.",
     "rest-lookup": "Write 'http'.",
     "http-async-client": "Write 'http'.",
     "hbase-": _NO_HBASE,

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from lookup_connectors.http import HttpConnector
 from lookup_connectors.memory import MemoryConnector, put_rows
+from lookup_connectors.mysql import MysqlConnector
 from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.redis import RedisConnector
 from lookup_connectors.sqlite import SqliteConnector
@@ -22,6 +23,7 @@ from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import known_secrets
 from lookup_hints.testing import CONTRACT_SCHEMA, ConnectorContract, ContractSource, SourceContract
 from tests.servers.http_server import Api
+from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PASSWORD, PostgresServer
 from tests.servers.redis import PASSWORD as REDIS_PASSWORD
 from tests.servers.redis import USER, RedisServer
@@ -143,6 +145,42 @@ class TestPostgres(Both):
     def test_it_knows_its_secrets(self, source: ContractSource) -> None:
         connector = self.connector(source.missing())
         assert any(quote(PASSWORD, safe="") in secret for secret in known_secrets(connector))
+
+
+class MysqlSource:
+    """A table of a MariaDB server."""
+
+    def __init__(self, server: MariaDbServer, **kinds: str) -> None:
+        self.server = server
+        self.kinds = {"region": "varchar(40)", "name": "varchar(40)", **kinds}
+
+    def filled(self, rows: pa.Table) -> LookupTable:
+        name = f"contract {next(_numbers)}"
+        region, text = self.kinds["region"], self.kinds["name"]
+        self.server.execute(
+            f"CREATE TABLE `{name}` (id bigint, region {region}, name {text}, amount double, active bool,"
+            " KEY (region, id), KEY (id)) CHARACTER SET utf8mb4"
+        )
+        self.server.insert(f"`{name}`", [tuple(row.values()) for row in rows.to_pylist()])
+        return self.table(name)
+
+    def missing(self) -> LookupTable:
+        return self.table("nowhere")
+
+    def table(self, name: str) -> LookupTable:
+        options = {"connector": "mysql", **self.server.options(), "table-name": f"`{name}`"}
+        return LookupTable(name, CONTRACT_SCHEMA, options=options)
+
+
+class TestMysql(Both):
+    connector_type = MysqlConnector
+    secrets = (PASSWORD,)
+
+    @pytest.fixture(
+        params=[{}, {"region": "varchar(40) COLLATE utf8mb4_bin", "name": "text"}], ids=["alike", "binary"]
+    )
+    def source(self, mariadb_server: MariaDbServer, request: pytest.FixtureRequest) -> ContractSource:
+        return MysqlSource(mariadb_server, **request.param)
 
 
 class HttpSource:

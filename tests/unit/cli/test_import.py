@@ -399,7 +399,7 @@ def test_yaml_has_the_words_of_its_version_1_2(tmp_path: Path, capsys: pytest.Ca
         (["--sample", "https://a/{id}"], "--key id=..."),
         (["--sample", "https://a/{id}", "--key", "i=1"], "--key id=..."),
         (["--sample", "https://a/b"], "a {name} in the URL, and its --key"),
-        (["--url", "mysql://a/b"], "no connector reads mysql://"),
+        (["--url", "oracle://a/b"], "There are postgresql://, mysql://, sqlite:/// and duckdb:///."),
         (["--sample", "https://a/{id}", "--key", "id"], "--key needs NAME=VALUE"),
     ],
     ids=str,

@@ -45,11 +45,14 @@ def during(connector: Opened, action: Callable[[Opened], Awaitable[Result]]) -> 
 
 
 def ask(
-    table: LookupTable, keys: dict[str, list[Any]], columns: list[str] | None = None
+    table: LookupTable,
+    keys: dict[str, list[Any]],
+    columns: list[str] | None = None,
+    connector_type: type[AsyncLookup] = PostgresConnector,
 ) -> list[dict[str, Any]]:
-    """The rows of ``keys`` from PostgreSQL."""
+    """The rows of ``keys``, from PostgreSQL by default."""
     request = request_for(table.schema, keys, columns=columns)
-    answer = during(PostgresConnector(table), lambda connector: connector.alookup(request))
+    answer = during(connector_type(table), lambda connector: connector.alookup(request))
     rows: list[dict[str, Any]] = rows_of(answer).to_pylist()
     return rows
 
