@@ -311,22 +311,22 @@ def read_options(caller: str, given: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     for option in LOOKUP_OPTIONS:
-        value = given.get(option.field)
+        value = given.get(option.argument)
         # `table` is an argument, too, and not the option of a hint that names the alias.
         if value is None or option.required:
             continue
-        if option.field == "ordered":
+        if option.argument == "ordered":
             text = "ordered" if value else "allow_unordered"
         elif isinstance(value, bool):
             text = str(value).lower()
-        elif option.field == "timeout" and isinstance(value, int | float):
+        elif option.argument == "timeout" and isinstance(value, int | float):
             text = f"{round(value * 1000)} ms"
         else:
             text = str(value)
         try:
             values[option.key] = option.type.parse(text)
         except ValueError as error:
-            problems.append(bad_value(option, option.field, text, error, owner=f"{caller}: "))
+            problems.append(bad_value(option, option.argument, text, error, owner=f"{caller}: "))
     if problems:
         raise OptionError(problems)
     return values

@@ -133,6 +133,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         default=300.0,
         places=_EVERYWHERE,
         session_key="table.exec.async-lookup.timeout",
+        field="LookupSettings.timeout",
     ),
     Option(
         "shuffle",
@@ -153,21 +154,35 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         "How long to wait before a retry: the same time each time, or a growing one.",
         places=_QUERY,
     ),
-    Option("fixed-delay", DURATION, "The wait of fixed_delay.", places=_QUERY),
+    Option("fixed-delay", DURATION, "The wait of fixed_delay.", places=_QUERY, field="FixedDelay.delay"),
     Option(
         "max-attempts",
         integer(1),
         "Retries after the first try: 3 means up to 4 lookups of a key.",
         places=_QUERY,
     ),
-    Option("initial-backoff", DURATION, "The first wait of exponential_delay.", places=_QUERY),
-    Option("max-backoff", DURATION, "The longest wait of exponential_delay.", default=60.0, places=_QUERY),
+    Option(
+        "initial-backoff",
+        DURATION,
+        "The first wait of exponential_delay.",
+        places=_QUERY,
+        field="ExponentialDelay.initial",
+    ),
+    Option(
+        "max-backoff",
+        DURATION,
+        "The longest wait of exponential_delay.",
+        default=60.0,
+        places=_QUERY,
+        field="ExponentialDelay.maximum",
+    ),
     Option(
         "backoff-multiplier",
         number(1),
         "Factor from one wait of exponential_delay to the next.",
         default=2.0,
         places=_QUERY,
+        field="ExponentialDelay.multiplier",
     ),
     Option(
         "jitter-factor",
@@ -175,6 +190,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         "Share of a wait of exponential_delay that is added or subtracted at random.",
         default=0.1,
         places=_QUERY,
+        field="ExponentialDelay.jitter",
     ),
     Option(
         "on-error",
@@ -192,6 +208,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         places=_EVERYWHERE,
         table_key="lookup.dead-letter.path",
         session_key="lookup.dead-letter.path",
+        field="DeadLetters.folder",
     ),
     Option(
         "dead-letter.format",
@@ -201,6 +218,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         places=_EVERYWHERE,
         table_key="lookup.dead-letter.format",
         session_key="lookup.dead-letter.format",
+        field="DeadLetters.format",
     ),
     Option(
         "dead-letter.then",
@@ -308,12 +326,14 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         "Rows older than this are fetched again. In Flink there is no default.",
         default=600.0,
         table_key="lookup.partial-cache.expire-after-write",
+        field="PartialCache.expire_after_write",
     ),
     Option(
         "partial-cache.expire-after-access",
         DURATION,
         "Rows not used for this long are fetched again.",
         table_key="lookup.partial-cache.expire-after-access",
+        field="PartialCache.expire_after_access",
     ),
     Option(
         "partial-cache.cache-missing-key",
@@ -333,6 +353,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         integer(1),
         "Rows of the table that one executor keeps, at most; a miss counts as one.",
         table_key="lookup.partial-cache.max-rows",
+        field="PartialCache.max_rows",
     ),
     Option(
         "partial-cache.max-bytes",
@@ -340,18 +361,21 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         "Bytes that these rows take on its disk, at most.",
         default=256 * 1024**2,
         table_key="lookup.partial-cache.max-bytes",
+        field="PartialCache.max_bytes",
     ),
     Option(
         "partial-cache.stale-while-revalidate",
         DURATION,
         "How long an expired row may still be used while the worker fetches it again in the background.",
         table_key="lookup.partial-cache.stale-while-revalidate",
+        field="PartialCache.stale_while_revalidate",
     ),
     Option(
         "partial-cache.stale-if-error",
         DURATION,
         "How long an expired row may still be used if fetching it has failed.",
         table_key="lookup.partial-cache.stale-if-error",
+        field="PartialCache.stale_if_error",
     ),
     Option(
         "full-cache.reload-strategy",
@@ -401,6 +425,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         " larger table is not cached: it is looked up by key.",
         default=1024**3,
         table_key="lookup.full-cache.max-bytes",
+        field="FullCache.max_bytes",
     ),
 )
 

@@ -272,7 +272,9 @@ class Option:
         session_key: its name in ``SET`` (also accepted with the prefix ``spark.``).
         insert_key: its name in the ``WITH`` of a streaming INSERT.
         session_aliases: other names that it has in ``SET``.
-        python_name: what it is called as an argument and a field, where that differs.
+        field: the field of a lookup's settings that takes the value as it is, as ``PartialCache.max_rows``;
+            empty where no field does, or one is computed from it.
+        python_name: what it is called as an argument of functions, where that differs.
         required: whether it must be given.
         secret: whether its value is never shown.
         may_call: whether it takes ``${call:}``: its connector reads it again when it opens a connection.
@@ -289,6 +291,7 @@ class Option:
     session_key: str = ""
     insert_key: str = ""
     session_aliases: tuple[str, ...] = ()
+    field: str = ""
     python_name: str = ""
     required: bool = False
     secret: bool = False
@@ -296,8 +299,8 @@ class Option:
     family: str = ""
 
     @property
-    def field(self) -> str:
-        """Its name as an argument of functions and as a field."""
+    def argument(self) -> str:
+        """Its name as an argument of functions."""
         return self.python_name or self.key.replace("-", "_").replace(".", "_")
 
     @property

@@ -47,6 +47,8 @@ _STRATEGY_KEYS = {
 }
 
 
+_OPTIONS_WITH_FIELD = tuple(option for option in LOOKUP_OPTIONS if option.field)
+
 Unwritable = Callable[[str], str | None]
 """Why the driver cannot write to a folder; None if it can, or if the driver cannot check."""
 
@@ -85,6 +87,15 @@ class _OptionsOfJoin:
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key].value
+
+    def fields_of(self, settings: type) -> dict[str, Any]:
+        """What options fill the fields of ``settings`` with; a field without a value keeps its default."""
+        found = {}
+        for option in _OPTIONS_WITH_FIELD:
+            owner, field = option.field.split(".")
+            if owner == settings.__name__ and self[option.key] is not None:
+                found[field] = self[option.key]
+        return found
 
     def own(self, keys: Iterable[str]) -> list[str]:
         """The subset of ``keys`` that are set for this join or its table."""
@@ -135,9 +146,9 @@ def choose(
     if given["cache"] == "partial":
         cache = replace(_partial_cache(given), changed=_changed_column(given))
     settings = LookupSettings(
+        **given.fields_of(LookupSettings),
         asynchronous=asynchronous,
         capacity=min(given["capacity"], budget.concurrency or budget.task_concurrency or given["capacity"]),
-        timeout=given["timeout"],
         ordered=given["output-mode"] == "ordered",
         batch_size=min(given["batch-size"], limit or given["batch-size"]),
         on_error=given["on-error"] if letters is None else given["dead-letter.then"],
@@ -275,14 +286,8 @@ def _unknown_predicates(given: _OptionsOfJoin, predicates: Mapping[str, RowPredi
 
 def _retry_strategy(given: _OptionsOfJoin) -> RetryStrategy:
     if given["retry-strategy"] == "fixed_delay":
-        return FixedDelay(given["max-attempts"], given["fixed-delay"])
-    return ExponentialDelay(
-        given["max-attempts"],
-        initial=given["initial-backoff"],
-        maximum=given["max-backoff"],
-        multiplier=given["backoff-multiplier"],
-        jitter=given["jitter-factor"],
-    )
+        return FixedDelay(given["max-attempts"], **given.fields_of(FixedDelay))
+    return ExponentialDelay(given["max-attempts"], **given.fields_of(ExponentialDelay))
 
 
 def _dead_letters(given: _OptionsOfJoin, conf: Conf, unwritable: Unwritable) -> DeadLetters | None:
@@ -303,7 +308,7 @@ def _dead_letters(given: _OptionsOfJoin, conf: Conf, unwritable: Unwritable) -> 
     if why is not None:
         message = f"Dead letters cannot be written to {folder}: {why.rstrip('.')}."
         raise given.error(given.problem(message, key, "on-error"))
-    return DeadLetters(folder, given["dead-letter.format"], conf("spark.app.id") or "")
+    return DeadLetters(**given.fields_of(DeadLetters), application=conf("spark.app.id") or "")
 
 
 def _error_limit(given: _OptionsOfJoin, key: str) -> Any:
@@ -350,13 +355,8 @@ def _partial_cache(given: _OptionsOfJoin) -> PartialCache:
         missing_ttl = min(ttl / 10, _LONGEST_MISSING)
     versions = versions_of(given.table)
     return PartialCache(
-        expire_after_write=ttl,
-        expire_after_access=given["partial-cache.expire-after-access"],
+        **given.fields_of(PartialCache),
         missing_ttl=missing_ttl if given["partial-cache.cache-missing-key"] else None,
-        max_rows=given["partial-cache.max-rows"],
-        max_bytes=given["partial-cache.max-bytes"],
-        stale_while_revalidate=given["partial-cache.stale-while-revalidate"] or 0.0,
-        stale_if_error=given["partial-cache.stale-if-error"] or 0.0,
         versions_by=None if versions is None else versions.since.name,
     )
 
@@ -377,9 +377,9 @@ def _full_cache(given: _OptionsOfJoin, connector: Connector) -> FullCache:
         message = f"'lookup.{key}' has no effect where 'lookup.full-cache.reload-strategy' is '{strategy}'."
         raise given.error(given.problem(message, "cache", tip="Leave it out, or write the other strategy."))
     return FullCache(
+        **given.fields_of(FullCache),
         reload=_reload_schedule(given),
         keeps_old=given["full-cache.on-reload-failure"] == "keep",
-        max_bytes=given["full-cache.max-bytes"],
         changed=_changed_column(given),
     )
 
