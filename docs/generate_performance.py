@@ -149,8 +149,10 @@ Small queries mostly wait for planning: Spark analyses three texts, some 10 ms e
 - A statement with five lookup joins is planned in {plan}, and with twenty in {plan_20}. Spark takes {views} and {views_20}
   for the same joins of views. A statement without a lookup table takes {plain} longer.
 - `lookup-hints run` takes {start} times as long as a plain PySpark job with the same join, from start to end.
-- `LIMIT 20` over a million orders sent {limit_requests} requests for {limit_keys} keys. Write it in the statement,
-  not as `show()` or `limit()` of its DataFrame: only then does the lookup join know that few rows are enough.
+- `LIMIT 20` over a million orders sent {limit_requests} requests for {limit_keys} keys. Write it in the statement, or tell
+  `prepare`: `session.run(session.prepare(text, few_rows=True)).show()`. A `limit`, `show`, `head` or `take` of the
+  DataFrame alone comes after planning, and Spark tells its functions nothing of it. The lookup then asks for many times
+  as many keys, until Spark stops it.
 
 On Spark 4.1 and newer, set `spark.python.unix.domain.socket.enabled=true` when Spark starts. Python workers then
 avoid TCP, which delays small messages by 40 ms. The figures above were measured with it. PySpark 4.3 may print a
