@@ -5,14 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from lookup_hints.dataframe import join as frame_join
+from lookup_hints.dataframe.hinted_frames import (
+    FrameOfTable,
+    mark_frame,
+    replace_join_and_hint,
+    restore_join_and_hint,
+)
 from lookup_hints.driver.parse_and_plan import Prepared
 from lookup_hints.driver.run_statement import Statements, explain_analyze
+from lookup_hints.driver.scan_views import SCAN_PREFIX, unread_frame
+from lookup_hints.driver.spark_names import why_not_read_by_frames
 from lookup_hints.driver.statement_scope import Args, StatementScope, state_of
-from lookup_hints.errors import counted
+from lookup_hints.errors import QueryError, counted
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.prometheus import LOOPBACK, MetricsServer, serve
@@ -22,6 +32,7 @@ from lookup_hints.retry import RetryPolicy
 from lookup_hints.spi import Connector
 from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.spi.request_and_answer import LookupTable
+from lookup_hints.sql.lexer import quoted
 from lookup_hints.statements import read_script, split_statements
 from lookup_hints.streaming.streams import Streams
 from lookup_hints.tables.catalog import build_connector
@@ -224,6 +235,44 @@ class LookupSession:
         result = Statements(scope).sql(joined.text)
         return result.drop(*joined.private) if joined.private else result
 
+    def read(self, table: str) -> DataFrame:
+        """A lookup table as a DataFrame that reads it whole, again at each action.
+
+        After ``enable``, ``spark.table`` gives the same, and ``.hint("lookup", ...)`` on it lets a join look
+        up keys instead: ``df.join(spark.table("customers").hint("lookup", "capacity=20"), "id")``.
+
+        Args:
+            table: the name of a lookup table.
+
+        Raises:
+            QueryError: there is no such table. That it may not be read fails the action, not this call.
+
+        Examples:
+            >>> session.read("customers").where("country = 'DE'").show()
+        """
+        scope = self._statements.scope
+        connector = scope.connector_of(scope.table(table))
+        name, names = connector.table.name, self._state.names
+        names.refuse_other_view(scope, name)
+
+        def unread(why: str) -> DataFrame:
+            return unread_frame(self.spark, connector, why)
+
+        def join(df: DataFrame, request: frame_join.JoinRequest) -> DataFrame:
+            return self.join_frame(df, connector, request)
+
+        refusal = why_not_read_by_frames(connector, scope.conf)
+        if refusal:
+            frame = unread(refusal)
+        elif names.has(name) and self.spark.catalog.isCached(quoted(name)):
+            frame = type(self.spark).table(self.spark, quoted(name))
+        else:
+            try:
+                frame = self.sql(f"SELECT * FROM {quoted(name)}")  # noqa: S608 (a quoted name)
+            except QueryError as error:
+                frame = unread(" ".join(str(replace(each, at=None)) for each in error.problems))
+        return mark_frame(frame, FrameOfTable(name, join, unread))
+
     def run_script(self, path_or_text: str | os.PathLike[str], args: Args = None) -> list[DataFrame]:
         """Run each statement of a script; one DataFrame for each, lazy where Spark's are.
 
@@ -375,16 +424,68 @@ class LookupSession:
         return self._state.streams
 
 
-def enable(spark: SparkSession) -> LookupSession:
-    """Let ``spark.sql`` itself understand lookup joins and the DDL of lookup tables.
+_enabled: WeakSet[SparkSession] = WeakSet()
 
-    For code and notebooks that already exist; ``disable`` undoes it.
+
+def enable(spark: SparkSession) -> LookupSession:
+    """Let ``spark`` itself understand lookup tables: ``sql``, ``table``, ``catalog``, joins of DataFrames.
+
+    For code and notebooks that already exist; ``disable`` undoes it. Each lookup table is a temporary view
+    to Spark, which reads it whole where the table allows that.
+
+    Raises:
+        QueryError: a lookup table has the name of a temporary view, or ``spark.lookup.init`` fails.
     """
     session = LookupSession(spark)
-    vars(spark)["sql"] = session.sql
+    scope, names = session._statements.scope, session._state.names
+    names.is_enabled = True
+    try:
+        names.update(scope)
+    except QueryError:
+        disable(spark)
+        raise
+    catalog = spark.catalog
+
+    def table(name: str) -> DataFrame:
+        own = scope.find_written(name)
+        return type(spark).table(spark, name) if own is None else session.read(own.name)
+
+    def list_tables(*args: Any, **kwargs: Any) -> list[Any]:
+        listed = type(catalog).listTables(catalog, *args, **kwargs)
+        return [each for each in listed if not each.name.startswith(SCAN_PREFIX)]
+
+    def drop_view(name: str) -> bool:
+        own = scope.find_written(name)
+        return names.drop_view(
+            scope, name if own is None else own.name, lambda: type(catalog).dropTempView(catalog, name)
+        )
+
+    def refresh(name: str) -> None:
+        own = scope.find_written(name)
+        if own is None:
+            type(catalog).refreshTable(catalog, name)
+        else:
+            session.invalidate(own.name)
+
+    vars(spark).update(sql=session.sql, table=table)
+    vars(catalog).update(listTables=list_tables, dropTempView=drop_view, refreshTable=refresh)
+    replace_join_and_hint(type(spark.range(0)))
+    _enabled.add(spark)
     return session
 
 
 def disable(spark: SparkSession) -> None:
-    """Give ``spark`` its own ``sql`` back. Lookup tables stay, for when it is enabled again."""
-    vars(spark).pop("sql", None)
+    """Give ``spark`` all that is its own back. Lookup tables stay, for when it is enabled again."""
+    scope = StatementScope(spark, state_of(spark))
+    scope.state.names.is_enabled = False
+    scope.state.names.update(scope)
+    for own, names in (
+        (vars(spark), ("sql", "table")),
+        (vars(spark.catalog), ("listTables", "dropTempView", "refreshTable")),
+    ):
+        for name in names:
+            own.pop(name, None)
+    _enabled.discard(spark)
+    kind = type(spark.range(0))
+    if not any(type(each) is type(spark) for each in _enabled):
+        restore_join_and_hint(kind)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lookup_hints.driver.attempts import PlannerFailures, first_that_works
 from lookup_hints.driver.execute_immediate import Immediate, read_immediate
+from lookup_hints.driver.scan_views import SCAN_PREFIX
 from lookup_hints.driver.spark_functions import transport_for, wrapping_for
 from lookup_hints.driver.spark_versions import spark_version
 from lookup_hints.driver.statement_scope import Args, StatementScope
@@ -97,6 +98,8 @@ def prepare(
         return prepare_stream(statement, args, scope, line=line)
     if not isinstance(statement, SparkStatement) or set(statement.words) <= {";"}:
         return Prepared(statement, written, args, line=line)
+    if statement.words[0] in ("CACHE", "UNCACHE") and scope.state.names.is_enabled and len(text.code) <= 5:
+        return Prepared(statement, written, args, line=line)  # CACHE TABLE name: Spark caches its view
     immediate = _read_immediate(text, args, scope)
     if immediate is not None:
         # Plan the inner statement if it uses lookups; else Spark runs the whole as it is.
@@ -296,7 +299,7 @@ class _SparkPlanning(Context):
         )
 
     def name_scan(self, table: LookupTable, columns: tuple[str, ...], filters: tuple[Filter, ...]) -> str:
-        return self._functions.name("lookup_scan", self.connector(table), columns, filters)
+        return self._functions.name(SCAN_PREFIX, self.connector(table), columns, filters)
 
     def wrapping(self, kind: pa.DataType) -> tuple[str, str]:
         return wrapping_for(self._transport)(kind)

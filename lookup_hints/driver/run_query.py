@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from lookup_hints.driver.attempts import NotTaken
 from lookup_hints.driver.execute_immediate import Immediate
 from lookup_hints.driver.parse_and_plan import Prepared, columns_of, transport_of
+from lookup_hints.driver.spark_names import without_own_views
 from lookup_hints.driver.spark_versions import spark_version
 from lookup_hints.driver.statement_scope import Args, StatementScope
 from lookup_hints.errors import InternalError, Problem, UnsupportedLookup
 from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.planner import mentions_lookup
 from lookup_hints.plan.write.lateral_view import HIDDEN_PREFIX, PRIVATE_PREFIX, ROW
+from lookup_hints.statements import SparkStatement
 from lookup_hints.streaming.insert import StreamInsert
 
 if TYPE_CHECKING:
@@ -34,11 +36,7 @@ def run_query(prepared: Prepared, scope: StatementScope) -> DataFrame:
 def _run_prepared(prepared: Prepared, scope: StatementScope) -> DataFrame:
     planned = prepared.plan
     if planned is None:
-        try:
-            return scope.sql(prepared.text, prepared.args)
-        except Exception as error:
-            refuse_unknown_table(error, scope)
-            raise
+        return _run_by_spark_alone(prepared, scope)
     is_stream = isinstance(prepared.statement, StreamInsert)
     with scope.state.lineage.reporting(planned, scope.conf, is_stream=is_stream):
         return _run_planned(planned, prepared.args, scope)
@@ -97,6 +95,23 @@ def _analyse_query(
         if planned.output and isinstance(error, AnalysisException):
             raise not_taken(error) from error
         raise
+
+
+def _run_by_spark_alone(prepared: Prepared, scope: StatementScope) -> DataFrame:
+    words = prepared.statement.words if isinstance(prepared.statement, SparkStatement) else ()
+    names = [piece.name for piece in prepared.text.code if piece.is_name]
+    last = names[-1] if words[:2] == ("DROP", "VIEW") else ""
+    try:
+        frame = scope.state.names.drop_view(scope, last, lambda: scope.sql(prepared.text, prepared.args))
+    except Exception as error:
+        refuse_unknown_table(error, scope)
+        raise
+    is_list = words[:2] in (("SHOW", "TABLES"), ("SHOW", "VIEWS")) or words[:3] == (
+        "SHOW",
+        "TABLE",
+        "EXTENDED",
+    )
+    return without_own_views(frame) if is_list else frame
 
 
 # Each LATERAL VIEW takes the analyzer some rounds more. (docs/decisions/0174)

@@ -13,6 +13,7 @@ from lookup_hints.driver.attempts import Answer, first_that_works
 from lookup_hints.driver.invalidation import invalidation_spec, keys_of
 from lookup_hints.driver.parse_and_plan import Prepared, prepare, prepare_stream, read, transport_of
 from lookup_hints.driver.run_query import check_taken, register, run_query
+from lookup_hints.driver.spark_names import without_own_views
 from lookup_hints.driver.statement_scope import Args, StatementScope
 from lookup_hints.errors import Problem, QueryError
 from lookup_hints.lookup_spec import LookupName
@@ -75,6 +76,7 @@ class Statements:
         statement = prepared.statement
         if isinstance(statement, Setting):
             self.scope.spark.conf.set(statement.key, statement.value)
+            self.scope.state.names.update(self.scope)  # it may say that no table is read
             return self.scope.rows("key STRING, value STRING", [(statement.key, statement.value)])
         if isinstance(statement, Explain):
             inner = self.prepare(statement.text, prepared.args)
@@ -139,6 +141,7 @@ class Statements:
         table = self.scope.table(name)
         if keys is None:
             self.scope.state.invalidations.invalidate(table)
+            self.scope.state.names.refresh(self.scope, table.name)
         else:
             self.scope.state.invalidations.invalidate(table, table.primary_key, keys_of(table, keys))
         if self.scope.has_one_executor:
@@ -222,7 +225,9 @@ def run_ddl(ddl: Ddl, scope: StatementScope) -> DataFrame:
     """Run a DDL statement about lookup tables; returns the rows that Spark would for its own tables."""
     catalog = scope.state.catalog
     if isinstance(ddl, CreateLookupTable):
+        scope.state.names.refuse_other_view(scope, ddl.name)
         catalog.create(ddl, scope.conf)
+        scope.state.names.update(scope)
         return nothing(scope)
     if isinstance(ddl, ShowLookupTables):
         rows = [(table.name, table.connector) for table in catalog.tables()]
@@ -247,6 +252,7 @@ def _drop_table(ddl: DropTable, scope: StatementScope) -> None:
     """Drop a lookup table, or else Spark's temporary view of that name: Spark has no DROP TEMPORARY TABLE."""
     if scope.state.catalog.find(ddl.name) is not None:
         scope.state.catalog.drop(ddl.name)
+        scope.state.names.update(scope)
     elif not scope.spark.catalog.dropTempView(ddl.name) and not ddl.if_exists:
         raise scope.state.catalog.no_table(ddl.name)
 
@@ -256,9 +262,11 @@ def _show_tables(ddl: ShowTables, scope: StatementScope) -> DataFrame:
     pattern = "*" if ddl.like is None else ddl.like
     like = "" if ddl.like is None else f" LIKE {string_literal(ddl.like)}"
     ours = [
-        ("", table.name, True) for table in scope.state.catalog.tables() if _matches_like(table.name, pattern)
+        ("", table.name, True)
+        for table in scope.state.catalog.tables()
+        if _matches_like(table.name, pattern) and not scope.state.names.has(table.name)
     ]
-    spark_tables = scope.sql(f"SHOW TABLES{like}")
+    spark_tables = without_own_views(scope.sql(f"SHOW TABLES{like}"))
     if not ours:
         return spark_tables
     return spark_tables.unionAll(scope.rows("namespace STRING, tableName STRING, isTemporary BOOLEAN", ours))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lookup_hints.driver.shipping import shipped, strip_annotations
-from lookup_hints.errors import InternalError
+from lookup_hints.errors import InternalError, Problem, QueryError
+from lookup_hints.plan.decide.scan_and_filters import ReadRule
 from lookup_hints.plan.joins import TableScan
 from lookup_hints.process.open_connectors import call_with_timeout, install_tip, scanned
 from lookup_hints.spi import Connector, Scan
@@ -17,9 +18,12 @@ from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.sql.lexer import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _log = logging.getLogger("lookup_hints")
+
+SCAN_PREFIX = "lookup_scan"
+"""What the names of all views begin with that statements read."""
 
 PARTITIONING_SECONDS = 1.0
 """A source that takes longer to split into parts is read by one task."""
@@ -27,20 +31,69 @@ PARTITIONING_SECONDS = 1.0
 
 def create_scan_view(spark: SparkSession, scan: TableScan) -> None:
     """Make the view that reads the whole table of ``scan``, again at each action."""
-    fields = [scan.use.table.schema.field(name) for name in scan.columns]
-    schema, connector, filters = pa.schema(fields), scan.use.connector, scan.filters
+    schema = pa.schema([scan.use.table.schema.field(name) for name in scan.columns])
+    connector, filters = scan.use.connector, scan.filters
     parts = parts_of(connector, scan.readers)
 
-    def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def rows(number: int) -> Iterator[pa.RecordBatch]:
+        return scanned(connector, schema, parts[number], filters)
+
+    frame_of_rows(spark, connector, schema, rows, tasks=len(parts)).createOrReplaceTempView(scan.relation)
+
+
+# One task reads it: parts that several tasks computed for themselves could overlap, if the table grows
+# meanwhile. (docs/decisions/0251)
+def frame_of_table(spark: SparkSession, connector: Connector, name: str, rule: ReadRule) -> DataFrame:
+    """The whole table of ``connector``, read again at each action, or refused then, as ``rule`` says.
+
+    Args:
+        spark: the session.
+        connector: the table's connector.
+        name: what Spark's plans call the function that reads it.
+        rule: whether it may be read, and how many rows.
+    """
+    table, most = connector.table, rule.most_rows
+
+    def rows(_: int) -> Iterator[pa.RecordBatch]:
+        if rule.refusal:
+            raise QueryError(Problem(rule.refusal))
+        seen = 0
+        for batch in scanned(connector, table.schema):
+            seen += batch.num_rows
+            if most is not None and seen > most:
+                message = f"The lookup table {table.name} has more than {most} rows"
+                raise QueryError(Problem(f"{message}, and 'lookup.scan.max-rows' lets no more be read."))
+            yield batch
+
+    return frame_of_rows(spark, connector, table.schema, rows, name=name)
+
+
+def unread_frame(spark: SparkSession, connector: Connector, why: str) -> DataFrame:
+    """The columns of the table of ``connector``; reading them fails, and says ``why``."""
+    return frame_of_table(spark, connector, "lookup_table", ReadRule(why))
+
+
+def frame_of_rows(
+    spark: SparkSession,
+    connector: Connector,
+    schema: pa.Schema,
+    rows: Callable[[int], Iterator[pa.RecordBatch]],
+    *,
+    tasks: int = 1,
+    name: str = "",
+) -> DataFrame:
+    """What ``rows`` gives on the workers for each number of a task; ``name`` is shown in Spark's plans."""
+
+    def rows_of_tasks(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:  # to the end: Spark ends a worker that leaves input unread
             for number in batch.column(0).to_pylist():
-                yield from scanned(connector, schema, parts[number], filters)
+                yield from rows(number)
 
-    columns = ", ".join(f"{quoted(column.name)} {sql_type(column.type)}" for column in fields)
-    stub = shipped(rows, install_tip=install_tip(connector))
+    columns = ", ".join(f"{quoted(column.name)} {sql_type(column.type)}" for column in schema)
+    stub = shipped(rows_of_tasks, install_tip=install_tip(connector))
     strip_annotations(stub)
-    frame = spark.range(0, len(parts), 1, len(parts)).mapInArrow(stub, columns)
-    frame.createOrReplaceTempView(scan.relation)
+    stub.__name__ = name or stub.__name__
+    return spark.range(0, tasks, 1, tasks).mapInArrow(stub, columns)
 
 
 def parts_of(connector: Connector, wanted: int, seconds: float = PARTITIONING_SECONDS) -> Sequence[str]:

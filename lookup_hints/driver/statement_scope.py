@@ -22,6 +22,7 @@ from lookup_hints.driver.invalidation import InvalidationLog
 from lookup_hints.driver.lineage import Lineage
 from lookup_hints.driver.made_once import MadeOnce
 from lookup_hints.driver.shipping import run_the_drivers_python
+from lookup_hints.driver.spark_names import SparkNames
 from lookup_hints.driver.spark_versions import is_connect
 from lookup_hints.driver.table_sizes import LeftCosts, TableSizes
 from lookup_hints.driver.views import LookupViews, view_definition
@@ -63,6 +64,7 @@ class SessionState:
     invalidations: InvalidationLog = field(default_factory=InvalidationLog)
     failures: PlannerFailures = field(default_factory=PlannerFailures)
     lineage: Lineage = field(default_factory=Lineage)
+    names: SparkNames = field(default_factory=SparkNames)
     init: InitStatements = field(default_factory=InitStatements)
 
 
@@ -119,6 +121,11 @@ class StatementScope:
     def find(self, name: str) -> LookupTable | None:
         own = self.connectors.get(name.lower())
         return self.state.catalog.find(name) if own is None else own.table
+
+    def find_written(self, name: str) -> LookupTable | None:
+        """The table that ``name`` means as Spark's API takes it, quoted or not."""
+        pieces = SqlText(name).code
+        return self.find(pieces[0].name) if len(pieces) == 1 and pieces[0].is_name else None
 
     def table(self, name: str) -> LookupTable:
         found = self.state.catalog.find(name)

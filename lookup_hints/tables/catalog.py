@@ -25,7 +25,7 @@ from lookup_hints.tables.registry import connector_class
 
 
 # No stub views: a statement that bypasses our session would silently read an empty view. Without them it
-# fails with TABLE_OR_VIEW_NOT_FOUND. (docs/decisions/0002)
+# fails with TABLE_OR_VIEW_NOT_FOUND (docs/decisions/0002), or reads the view of an enabled session.
 class LookupCatalog:
     """Lookup tables by name; names ignore case, as Spark's do by default."""
 

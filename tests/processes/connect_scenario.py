@@ -335,6 +335,32 @@ def scenario(new_session: Callable[[], SparkSession], folder: Path) -> Steps:
         return found
 
     @step
+    def names_of_spark() -> Any:
+        spark = new_session()
+        enable(spark)
+        spark.sql(PEOPLE)
+        frame = spark.range(3)
+        named = [
+            frame.join(spark.table("people"), "id").count(),
+            frame.join(spark.read.table("people"), "id", "left").count(),
+            frame.where("id IN (SELECT id FROM people)").count(),
+            rows(frame.join(spark.table("people").hint("lookup", "capacity=5"), "id").orderBy("id")),
+            [table.name for table in spark.catalog.listTables()],
+            [row[1] for row in spark.sql("SHOW TABLES").collect()],
+        ]
+        spark.sql(
+            PEOPLE.replace("CREATE", "CREATE OR REPLACE").replace("memory'", "memory', 'scan' = 'false'")
+        )
+        try:
+            spark.read.table("people").collect()
+        except Exception as error:
+            named.append(str(error))
+        spark.catalog.dropTempView("people")
+        named.append([table.name for table in LookupSession(spark).tables()])
+        disable(spark)
+        return [*named, type(frame).join.__module__]
+
+    @step
     def tables_of_the_configuration() -> Any:
         (folder / "tables.sql").write_text(PEOPLE, encoding="utf-8")
         another = new_session()

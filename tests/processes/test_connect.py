@@ -48,6 +48,16 @@ def test_tables_are_created_shown_and_described(outcomes: Outcomes) -> None:
     ]
 
 
+def test_lookup_tables_have_names_in_sparks_own_api(outcomes: Outcomes) -> None:
+    *counts, joined, listed, shown, refused, dropped, home = outcomes.gave("names_of_spark")
+    assert counts == [2, 3, 2]
+    assert joined == [[1, "Ann"], [2, "Bob"]]
+    assert listed == shown == ["people"]
+    assert "The lookup table people is not read whole: 'scan' = 'false' in its WITH forbids it" in refused
+    assert dropped == []
+    assert home == "pyspark.sql.connect.dataframe"
+
+
 def test_the_configuration_names_the_tables_of_a_session(outcomes: Outcomes) -> None:
     assert outcomes.gave("tables_of_the_configuration") == [["Bob"]]
 

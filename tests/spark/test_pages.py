@@ -25,7 +25,10 @@ def blocks_of(text: str) -> list[tuple[str, str]]:
     return [block for block in _BLOCK.findall(text) if block[0] in ("python", "")]
 
 
-@pytest.mark.parametrize(("page", "fewest"), [("dataframe.md", 7), ("second-source.md", 6), ("as-of.md", 4)])
+@pytest.mark.parametrize(
+    ("page", "fewest"),
+    [("dataframe.md", 7), ("second-source.md", 6), ("as-of.md", 4), ("spark-catalog.md", 3)],
+)
 def test_the_examples_of_a_page(
     page: str, fewest: int, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,8 @@ to the result:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
@@ -24,7 +25,7 @@ from sqlglot import exp
 from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.plan.column_pruning import used_columns
 from lookup_hints.plan.decide.access import MOST_ROWS, AccessDecision, size_text
-from lookup_hints.plan.decide.budgets import CONCURRENCY, cluster_of, limits_of
+from lookup_hints.plan.decide.budgets import CONCURRENCY, REQUESTS, cluster_of, limits_of
 from lookup_hints.plan.decide.settings import session_option
 from lookup_hints.plan.joins import TableScan
 from lookup_hints.plan.key_conditions import (
@@ -38,8 +39,9 @@ from lookup_hints.plan.key_conditions import (
 from lookup_hints.plan.keys_in_where import where_of
 from lookup_hints.plan.table_use import TableUse
 from lookup_hints.spi import Connector, FilteredScan, TableSize
-from lookup_hints.spi.lookup_options import TABLE_OPTIONS
-from lookup_hints.spi.option_values import Conf, InForce, parsed
+from lookup_hints.spi.connector import why_not_read
+from lookup_hints.spi.lookup_options import LOOKUP, LOOKUP_OPTIONS, TABLE_OPTIONS, options_of_table
+from lookup_hints.spi.option_values import Conf, InForce, Place, in_force, parsed
 from lookup_hints.spi.request_and_answer import Filter, FilterValue
 
 PARTITIONS = "lookup.scan.partitions"
@@ -77,16 +79,57 @@ def refuse_forbidden(scan: TableScan) -> None:
     Raises:
         UnsupportedLookup: the table may not be read; names it, the reason for reading, and its rows.
     """
-    guard, most = scan.use.value_of("on-scan"), scan.use.value_of("scan.max-rows")
-    rows = scan.size.rows
-    if not scan.use.value_of("scan").value:
-        raise _forbidden_scan(scan, "'scan' = 'false' in its WITH", "take that out of its WITH")
-    if guard.value == "error":
-        tip = "allow it with 'lookup.on-scan' = 'allow'"
-        raise _forbidden_scan(scan, f"'lookup.on-scan' = 'error'{_source_text(guard)}", tip)
+    most, rows = scan.use.value_of("scan.max-rows"), scan.size.rows
+    forbids = _forbidding_option(scan.use.value_of)
+    if forbids is not None:
+        raise _forbidden_scan(scan, *forbids)
     if most.value is not None and rows is not None and rows > most.value:
         rule = f"'lookup.scan.max-rows' = '{most.value}'{_source_text(most)}"
         raise _forbidden_scan(scan, rule, "raise that number")
+
+
+@dataclass(frozen=True)
+class ReadRule:
+    """Whether a table may be read whole where no statement names it, as Spark's own API does.
+
+    Args:
+        refusal: why it may not, with what to do instead; empty if it may.
+        most_rows: more rows than these are not read; None for no limit.
+    """
+
+    refusal: str = ""
+    most_rows: int | None = None
+
+
+def read_rule(connector: Connector, conf: Conf) -> ReadRule:
+    """The rule in force for the table of ``connector``."""
+    table = connector.table
+    given = {Place.TABLE: options_of_table(table)}
+    options = {option.key: option for option in LOOKUP_OPTIONS}
+
+    def value_of(key: str) -> InForce:
+        return in_force(options[key], conf, given)
+
+    forbids = _forbidding_option(value_of)
+    why = why_not_read(connector) or ("" if forbids is None else f"{forbids[0]} forbids it")
+    if not why and value_of("access") == InForce(LOOKUP, Place.TABLE):
+        why = f"'lookup.access' = '{LOOKUP}' in its WITH wants it to be looked up"
+    if not why:
+        return ReadRule(most_rows=value_of("scan.max-rows").value)
+    return ReadRule(
+        f"The lookup table {table.name} is not read whole: {why}. Look up its rows by key: join it in SQL, or"
+        f" df.join(spark.table({table.name!r}).hint('lookup'), ...)."
+    )
+
+
+def _forbidding_option(value_of: Callable[[str], InForce]) -> tuple[str, str] | None:
+    """The option that forbids to read a table whatever its size, and what would allow it."""
+    if not value_of("scan").value:
+        return "'scan' = 'false' in its WITH", "take that out of its WITH"
+    guard = value_of("on-scan")
+    if guard.value == "error":
+        return f"'lookup.on-scan' = 'error'{_source_text(guard)}", "allow it with 'lookup.on-scan' = 'allow'"
+    return None
 
 
 def _forbidden_scan(scan: TableScan, rule: str, tip: str) -> UnsupportedLookup:
@@ -122,7 +165,7 @@ def _source_text(given: InForce) -> str:
 def _count_readers(connector: Connector, conf: Conf) -> int:
     """The most parts in which the table is read: the user's number as it is, else the tasks that run at once.
 
-    The latter are at most ``_MOST_READERS``, and at most the table's limit of concurrent requests.
+    The latter are at most ``_MOST_READERS``, and the requests that the table allows at once and in all.
     """
     table = connector.table
     text = table.options.get(PARTITIONS)
@@ -131,7 +174,8 @@ def _count_readers(connector: Connector, conf: Conf) -> int:
         return int(parsed(option, PARTITIONS, text, owner=f"table {table.name}: "))
     tasks = cluster_of(conf, session_option("cluster-tasks", conf)).tasks
     limit = limits_of(connector, ()).get(CONCURRENCY)
-    at_once = [number for number in (tasks, None if limit is None else int(limit.value)) if number]
+    requests = in_force(TABLE_OPTIONS[REQUESTS], conf, {Place.TABLE: options_of_table(table)}).value
+    at_once = [number for number in (tasks, None if limit is None else int(limit.value), requests) if number]
     return min([_MOST_READERS, *at_once])
 
 

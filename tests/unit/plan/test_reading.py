@@ -31,6 +31,7 @@ def readers(conf: dict[str, str], **options: str) -> tuple[int, str]:
         ({}, {}, 16),
         ({**FOUR, "lookup.cluster-tasks": "3"}, {}, 3),
         (FOUR, {"max_concurrency": "2"}, 2),
+        (FOUR, {"max_requests": "3"}, 3),
         (FOUR, {"scan__partitions": "100"}, 100),
         ({"spark.master": "local-cluster[2,4,1024]"}, {}, 8),
     ],
