@@ -189,8 +189,7 @@ SELECT o.id, c.name FROM o LATERAL VIEW OUTER inline(filter(f(o.k), `r` -> (`r`.
 def load_sql(gateway: Any) -> None:
     """Let a JVM that has no context yet load what its first statement needs: parser, functions, analyser.
 
-    Nothing of it belongs to a session. No session may be made meanwhile: two threads that initialise the
-    same classes could wait for each other for ever. Those of a context are others.
+    Nothing of it belongs to a session. No session may be made meanwhile; the classes of a context are others.
     """
     try:
         sql = gateway.jvm.org.apache.spark.sql

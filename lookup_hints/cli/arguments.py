@@ -111,7 +111,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.set_defaults(verbose=0, quiet=False, remote=None, master=None)
     top.add_argument("--version", action="version", version=f"lookup-hints {__version__}")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="command")
 
     shows = commands.add_parser("demo", help="try lookups on small data that it makes", description=_DEMO)
     shows.add_argument(
@@ -120,25 +120,21 @@ def parser() -> argparse.ArgumentParser:
     shows.add_argument(
         "--postgres", action="store_true", help="run a PostgreSQL to try things with instead, until Ctrl-C"
     )
-    shows.set_defaults(command="demo")
 
     run = commands.add_parser("run", help="run each statement of a file and show its rows")
     _add_spark_options(run)
     add_showing_options(run)
     _add_result_options(run)
     add_metrics_options(run)
-    run.set_defaults(command="run")
 
     shell = commands.add_parser("shell", help="run statements as you type them", description=_SHELL)
     shell.add_argument("-f", "--init", metavar="FILE.sql", help="run the statements of this file first")
     _add_spark(shell)
     add_showing_options(shell)
-    shell.set_defaults(command="shell")
 
     explain = commands.add_parser("explain", help="show how each statement would run", description=_EXPLAIN)
     _add_spark_options(explain)
     _add_spark_log(explain)
-    explain.set_defaults(command="explain")
 
     check = commands.add_parser(
         "check", help="find mistakes without Spark or any external system", description=_CHECK
@@ -154,13 +150,11 @@ def parser() -> argparse.ArgumentParser:
         "--strict", action="store_true", help="exit code 1 also where a statement is not fully checked"
     )
     add_surroundings(check)
-    check.set_defaults(command="check")
 
     lsp = commands.add_parser(
         "lsp", help="show editors mistakes and completions, as a language server", description=_LSP
     )
     add_surroundings(lsp)
-    lsp.set_defaults(command="lsp")
 
     examines = commands.add_parser(
         "doctor",
@@ -179,7 +173,6 @@ def parser() -> argparse.ArgumentParser:
     examines.add_argument(
         "--timeout", type=float, default=10.0, metavar="SECONDS", help="for one step (default %(default)g)"
     )
-    examines.set_defaults(command="doctor")
 
     _add_shipping(commands)
     _add_import(commands)
@@ -187,7 +180,6 @@ def parser() -> argparse.ArgumentParser:
         "completion", help="print the script by which a shell completes this command"
     )
     completes.add_argument("shell", choices=SHELLS)
-    completes.set_defaults(command="completion")
     return top
 
 
@@ -317,12 +309,10 @@ def _add_shipping(commands: Any) -> None:
         add_help=False,
     )
     submit.add_argument("arguments", nargs="*")
-    submit.set_defaults(command="submit")
 
-    script = commands.add_parser(
+    commands.add_parser(
         "submit-script", help="print where the script is that spark-submit takes before FILE.sql"
     )
-    script.set_defaults(command="submit-script")
 
     ships = commands.add_parser(
         "archive", help="build the archive for spark-submit --py-files, and print where it is"
@@ -331,7 +321,6 @@ def _add_shipping(commands: Any) -> None:
     ships.add_argument(
         "--output", type=Path, default=Path(ARCHIVE_NAME), metavar="FILE.zip", help="default: %(default)s"
     )
-    ships.set_defaults(command="archive")
 
 
 _IMPORT_OPTIONS = (
@@ -362,4 +351,3 @@ def _add_import(commands: Any) -> None:
         parser.add_argument(f"--{name}", metavar=shown, help=what)
     for name, shown, what in _IMPORT_REPEATED:
         parser.add_argument(f"--{name}", action="append", default=[], metavar=shown, help=what)
-    parser.set_defaults(command="import")

@@ -426,9 +426,8 @@ def http_table(asked: KeyedRequest, answer: pa.DataType) -> Imported:
         segment = _name_of_segment_before(hole, _path_segments(asked.url)).removesuffix("s")
         names = [hole, f"{segment}_{hole}"]
         short = re.sub(rf"^{segment}[\W_]*", "", hole, flags=re.IGNORECASE)
-        if not rows.are_listed and _NAMES_A_ROW.fullmatch(
-            short
-        ):  # /files/{file_id} gives a file, with its id
+        # /files/{file_id} gives a file, with its id.
+        if not rows.are_listed and _NAMES_A_ROW.fullmatch(short):
             names.append(short)
         alike = [may_be_keys.get(_plain(each)) for each in names]
         is_same = asked.says or (

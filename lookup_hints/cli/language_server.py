@@ -122,10 +122,7 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 # Lines are counted here: pygls also ends them at a form feed or U+2028, where no editor does.
 # (docs/decisions/0184)
 class Places:
-    """Offsets of a text as lines and characters, and back.
-
-    pygls also ends lines where Python does and no editor: at a form feed or U+2028.
-    """
+    """Offsets of a text as lines and characters, and back."""
 
     def __init__(self, text: str, units: Callable[[str], int]) -> None:
         self._text, self._units = text, units

@@ -11,11 +11,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -170,7 +170,7 @@ def divided(arguments: Sequence[str], ours: Mapping[str, bool]) -> tuple[list[st
         elif name in ours:
             mine.append(argument)
             if ours[name] and not has_value:
-                mine += _next_argument(rest)
+                mine += islice(rest, 1)
         elif tip := _tip_for_misspelt(name, ours):
             raise WrongUse(f"There is no option {name}. {tip}")
         elif has_value and name.startswith("--"):
@@ -178,7 +178,7 @@ def divided(arguments: Sequence[str], ours: Mapping[str, bool]) -> tuple[list[st
         else:
             sparks.append(argument)
             if argument not in _SWITCHES:
-                sparks += _next_argument(rest)
+                sparks += islice(rest, 1)
     return mine, sparks
 
 
@@ -187,11 +187,6 @@ def _tip_for_misspelt(name: str, ours: Mapping[str, bool]) -> str:
     known = (*ours, *_WITH_VALUE, *_SWITCHES)
     near = [] if name in known else get_close_matches(name, known, n=1, cutoff=_AS_CLOSE)
     return f"Did you mean {near[0]}?" if near else ""
-
-
-def _next_argument(rest: Iterator[str]) -> list[str]:
-    following = next(rest, None)
-    return [] if following is None else [following]
 
 
 def find_spark_submit(environment: Mapping[str, str]) -> str:

@@ -54,7 +54,7 @@ class _Application:
         # Names appear in plans; without the salt a short secret inside a spec could be guessed from its hash.
         self.salt = token_bytes(16)
         self.counts = Counts()
-        self._fetch: Callable[[], None] | None = None
+        self._fetch: Callable[[], object] | None = None
         self.report: Report | None = None
         if not is_connect(spark):
             self.report = Reporter(accumulating(spark, self.counts))

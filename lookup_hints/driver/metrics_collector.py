@@ -164,12 +164,8 @@ def accumulating(spark: SparkSession, counts: Counts) -> Send:
             value1.take(value2)
             return value1
 
-    accumulator = spark.sparkContext.accumulator(counts, Records())
-
-    def send(records: list[Plain]) -> None:
-        accumulator.add(records)
-
-    return send
+    add: Send = spark.sparkContext.accumulator(counts, Records()).add
+    return add
 
 
 # --- while they run -------------------------------------------------------------------------------
@@ -288,7 +284,7 @@ def can_receive(spark: SparkSession) -> bool:
     return pyspark_internals.can_be_watched(getattr(spark, "client", None))
 
 
-def receive_over_connect(spark: SparkSession, take: Callable[[Update], None]) -> Callable[[], None]:
+def receive_over_connect(spark: SparkSession, take: Callable[[Update], None]) -> Callable[[], object]:
     """Pass every update that arrives at this Connect session to ``take``.
 
     Returns a function that fetches pending updates from the server. ``take`` is called on the thread whose
@@ -331,7 +327,7 @@ class _Receiver:
         self._client = client
         self._check = pyspark_internals.response_check(client)
         self._fetching = threading.Lock()
-        self._watch = _StreamPoller(self._fetch_counts, lambda: bool(client.is_closed))
+        self._watch = _StreamPoller(self.fetch, lambda: bool(client.is_closed))
 
     def __call__(self, response: Any) -> None:
         self._check(response)
@@ -345,12 +341,11 @@ class _Receiver:
         except Exception as error:
             _log.debug("Counts in a response of the Connect server were not read: %s", error)
 
-    def fetch(self) -> None:
-        """Fetch pending updates from the server; if it does not answer, they stay there."""
-        self._fetch_counts()
+    def fetch(self) -> bool | None:
+        """Fetch pending updates from the server; if it does not answer, they stay there.
 
-    def _fetch_counts(self) -> bool | None:
-        """The same; whether a streaming query runs, or None where the server did not answer."""
+        Returns whether a streaming query runs, or None where the server did not answer.
+        """
         with self._fetching:  # a second caller uses the result of the first
             try:
                 # At the end of the statement that asks whether a streaming query runs come the updates.

@@ -193,7 +193,6 @@ def _rows_of_table(query: DataFrame, table: str, relation: str, size: float) -> 
     return LeftRows(int(size) // sum(widths), f"bytes of its files, at most {sum(widths)} for each row")
 
 
-# From DataFrame.explain, which prints: the SQL command makes Spark plan and run two more queries.
 # (docs/decisions/0153)
 def explained_cost(query: DataFrame) -> str:
     """The text of EXPLAIN COST of ``query``; empty if PySpark's ``explain`` has changed.

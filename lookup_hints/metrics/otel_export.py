@@ -154,8 +154,8 @@ TASK_SECONDS = 2.0
 class Flusher:
     """Flushes on a thread of its own whenever a task ends; the task waits, but only while that goes well.
 
-    Spark ends idle workers without a word, so what a task measured should be sent before it ends. Where a
-    flush fails, or takes longer than a task waits, no task waits for the next ones, until one goes well.
+    Where a flush fails, or takes longer than a task waits, no task waits for the next ones, until one goes
+    well.
     """
 
     def __init__(
@@ -315,22 +315,20 @@ class LookupObserver:
     def __init__(self, sending: Sending, name: LookupName) -> None:
         self._sending = sending
         self._instruments = sending.instruments
-        self._is_http = name.connector == _HTTP
-        self._tracer = None if self._is_http else sending.tracer
+        is_http = name.connector == _HTTP
+        self._tracer = None if is_http else sending.tracer
         self.lookup: Attributes = {
             "lookup.table": name.table,
             "lookup.alias": name.alias,
             "lookup.connector": name.connector,
         }
         system, operation = DATABASES.get(name.connector, ("", ""))
-        self._attributes = {**self.lookup, **_database_attributes(system, operation)}
+        database = {"db.system.name": system, "db.operation.name": operation}
+        self._attributes = {**self.lookup, **{name: value for name, value in database.items() if value}}
         self._span_name = f"{operation or system or 'lookup'} {name.table}"
-        self._durations = self._histogram_for(bool(system))
-
-    def _histogram_for(self, is_database: bool) -> Histogram | None:
-        if self._instruments is None or self._is_http:
-            return None
-        return self._instruments.database if is_database else self._instruments.other
+        self._durations: Histogram | None = None
+        if self._instruments is not None and not is_http:
+            self._durations = self._instruments.database if system else self._instruments.other
 
     def begin(self, keys: int) -> Span | None:
         if self._tracer is None:
@@ -396,8 +394,3 @@ class _ObservedRequest:
 
 def with_error(attributes: Attributes, error_type: str | None) -> Attributes:
     return attributes if error_type is None else {**attributes, "error.type": error_type}
-
-
-def _database_attributes(system: str, operation: str) -> Attributes:
-    named = {"db.system.name": system, "db.operation.name": operation}
-    return {name: value for name, value in named.items() if value}

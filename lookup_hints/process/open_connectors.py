@@ -119,8 +119,6 @@ CLOSE_SECONDS = 5.0
 GRACE_SECONDS = 0.25
 """A connector that keeps to the time of a request itself may be so late, and says more of its failure."""
 
-_T = TypeVar("_T")
-
 
 class LoopThread:
     """An event loop on a daemon thread of its own."""
@@ -129,7 +127,7 @@ class LoopThread:
         self._loop = asyncio.new_event_loop()
         Thread(target=self._loop.run_forever, name="lookup_hints", daemon=True).start()
 
-    def call(self, coroutine: Coroutine[Any, Any, _T], /) -> _T:
+    def call(self, coroutine: Coroutine[Any, Any, T], /) -> T:
         """Run ``coroutine`` on the loop and wait for its result; called on any other thread."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
@@ -138,7 +136,6 @@ class LoopThread:
             future.cancel()  # an interrupt of this thread must not leave it running
 
 
-# On a thread beside the task's own, so that a call that hangs fails in time.
 class OpenedSync:
     """A connector that is opened at its first lookup, and asked by one caller at a time.
 
@@ -298,12 +295,12 @@ class Process:
         self._outdated: list[_Shared] = []
         self._kept: dict[type, Any] = {}
 
-    def the(self, kind: type[_T]) -> _T:
+    def the(self, kind: type[T]) -> T:
         """The one object of ``kind`` that this process keeps, made when it is first wanted."""
         with self._lock:
             if kind not in self._kept:
                 self._kept[kind] = kind()
-            kept: _T = self._kept[kind]
+            kept: T = self._kept[kind]
             return kept
 
     @property
@@ -409,13 +406,9 @@ def _scan_conformed(
     connector.table.check_allowed()
     who = f"connector {type(connector).__name__} of table {connector.table.name}"
     with needing_its_driver(connector):
-        for batch in _start_scan(connector, schema, partition, filters):
+        if filters and isinstance(connector, FilteredScan):
+            batches = connector.scan_filtered(schema, partition, filters)
+        else:
+            batches = connector.scan_partition(schema, partition) if partition else connector.scan(schema)
+        for batch in batches:
             yield from conform(pa.Table.from_batches([batch]), schema, who).to_batches()
-
-
-def _start_scan(
-    connector: Scan, schema: pa.Schema, partition: str, filters: Sequence[Filter]
-) -> Iterator[pa.RecordBatch]:
-    if filters and isinstance(connector, FilteredScan):
-        return connector.scan_filtered(schema, partition, filters)
-    return connector.scan_partition(schema, partition) if partition else connector.scan(schema)

@@ -173,7 +173,7 @@ def parse_ddl(text: SqlText, timestamp: pa.DataType = TIMESTAMP) -> Ddl | None:
         return None
     reader = DdlReader(_mask_values(text, found, {}), found, [], found[-1].end, timestamp)
     try:
-        statement = _read_statement(reader)
+        statement = next((read(reader) for word, read in _STATEMENTS.items() if reader.words(word)), None)
         if statement is None and names_connector:
             raise DdlError(_not_understood(reader))
     except DdlError as error:
@@ -214,13 +214,6 @@ def shown_statement(text: SqlText) -> SqlText:
     if not gives_options:
         return text
     return SqlText(_mask_values(text, text.code, _secrets_in_options(text.code)))
-
-
-def _read_statement(reader: DdlReader) -> Ddl | None:
-    for word, read in _STATEMENTS.items():
-        if reader.words(word):
-            return read(reader)
-    return None
 
 
 def _not_understood(reader: DdlReader) -> Problem:

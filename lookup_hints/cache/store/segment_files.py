@@ -120,11 +120,7 @@ def _build_directory(hashes: Hashes) -> Directory:
 # Straight into its file, column by column: memory pages that a virtual machine has not used before are the
 # largest cost of a merge. (docs/decisions/0158)
 class Encoded:
-    """A ``content`` as the bytes of a segment, on their way into a file.
-
-    They are not put together in memory first: on many virtual machines, new pages of memory cost more than
-    all else that remembering takes. The checksum is that of what the file holds once it is written.
-    """
+    """A ``content`` as the bytes of a segment; the checksum is that of what the file holds in the end."""
 
     def __init__(self, content: Content) -> None:
         directory = pa.RecordBatch.from_arrays([pa.array(_build_directory(content.hashes))], names=["entry"])
