@@ -33,7 +33,7 @@ from lookup_hints.driver.spark_versions import is_connect
 from lookup_hints.errors import LookupHintsError, OptionError, cause_of, counted
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.prometheus import check_package
-from lookup_hints.metrics.readable_summary import Measured, seconds_text, share_text, what_mattered
+from lookup_hints.metrics.readable_summary import Measured, nonzero, seconds_text, share_text, what_mattered
 from lookup_hints.metrics.tables import COLUMNS, TITLES, aligned, table_of, without_empty
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.runs.progress import TerminalBar
@@ -453,11 +453,7 @@ def batch_line(query: str, batch: MicroBatch) -> str:
         said.append(f"{share_text(counts.hits, counts.keys)} found")
     if counts.requests:
         said.append(f"p99 {seconds_text(counts.latency.quantile(0.99))}")
-    if counts.retried_keys:
-        said.append(f"{counts.retried_keys:,} retried")
-    if counts.errors:
-        said.append(f"{counts.errors:,} failed")
-    said.append(seconds_text(batch.seconds))
+    said += [*nonzero(retried=counts.retried_keys, failed=counts.errors), seconds_text(batch.seconds)]
     return f"{query} batch {batch.number}: {', '.join([*said, *filter(None, [batch.lag])])}"
 
 

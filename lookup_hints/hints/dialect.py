@@ -14,7 +14,7 @@ With it sqlglot, and tools built on it (formatters, linters, lineage), read LOOK
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -175,20 +175,16 @@ class _SqlglotTokens:
     def _read_symbol(self, at: int) -> int:
         together = self._pieces[at].text
         found: tuple[int, str] | None = (at + 1, together) if together in _KEYWORDS else None
-        for index, piece in self._touching_symbols(at):
+        for index in range(at + 1, min(at + _LONGEST_SYMBOL, len(self._pieces))):
+            piece = self._pieces[index]
+            if piece.kind is not Kind.SYMBOL or piece.start != self._pieces[index - 1].end:
+                break
             together += piece.text
             if together in _KEYWORDS:
                 found = index + 1, together
         if found is not None:
             return self._add_pieces(_KEYWORDS[found[1]], at, after=found[0], text=found[1])
         return self._add_pieces(_SINGLE.get(self._pieces[at].text, TokenType.UNKNOWN), at)
-
-    def _touching_symbols(self, at: int) -> Iterator[tuple[int, Piece]]:
-        for index in range(at + 1, min(at + _LONGEST_SYMBOL, len(self._pieces))):
-            piece = self._pieces[index]
-            if piece.kind is not Kind.SYMBOL or piece.start != self._pieces[index - 1].end:
-                return
-            yield index, piece
 
     def _add_pieces(
         self, kind: TokenType, at: int, *, after: int | None = None, text: str | None = None

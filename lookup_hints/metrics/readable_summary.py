@@ -113,11 +113,16 @@ def _load_text(lookup: Measured) -> str:
     of = "" if lookup.capacity is None else f" of {lookup.capacity}"
     said = [f"{counted(int(counts.most_in_flight), 'request')} in flight{of}"]
     said.append(f"p99 {seconds_text(counts.latency.quantile(0.99))}")
-    if counts.throttled:
-        said.append(f"{counts.throttled:,} throttled")
-    if counts.errors:
-        said.append(f"{counts.errors:,} failed")
-    return ", ".join(said)
+    return ", ".join([*said, *nonzero(throttled=counts.throttled, failed=counts.errors)])
+
+
+def nonzero(**numbers: int) -> list[str]:
+    """Those of ``numbers`` that are not zero, with their names.
+
+    >>> nonzero(retried=0, failed=1200)
+    ['1,200 failed']
+    """
+    return [f"{number:,} {name}" for name, number in numbers.items() if number]
 
 
 # --- one line --------------------------------------------------------------------------------------
@@ -262,11 +267,7 @@ def live_text(alias: str, now: Moment, before: Moment) -> str:
         said.append(f"p99 {seconds_text(counts.latency.quantile(0.99))}")
     if now.waiting:
         said.append(f"{now.waiting:,} {'key waits' if now.waiting == 1 else 'keys wait'} for a retry")
-    if counts.throttled:
-        said.append(f"{counts.throttled:,} throttled")
-    if counts.errors:
-        said.append(f"{counts.errors:,} failed")
-    return ", ".join(said)
+    return ", ".join([*said, *nonzero(throttled=counts.throttled, failed=counts.errors)])
 
 
 def _settled_keys(counts: LookupMetrics) -> int:

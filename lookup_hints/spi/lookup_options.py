@@ -15,6 +15,7 @@ from lookup_hints.spi.option_values import (
     TEXT,
     TIME_OF_DAY,
     Option,
+    OptionType,
     Place,
     choice,
     integer,
@@ -41,6 +42,13 @@ _NO_HEDGE = (
     " 'exception'."
 )
 
+
+def _lookup_option(key: str, type_: OptionType, meaning: str, **more: Any) -> Option:
+    """An option that ``WITH`` and ``SET`` call ``lookup.<key>``."""
+    names = {"table_key": f"lookup.{key}", "session_key": f"lookup.{key}"}
+    return Option(key, type_, meaning, **{**names, **more})
+
+
 LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "table",
@@ -49,64 +57,53 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         places=frozenset({Place.HINT}),
         required=True,
     ),
-    Option(
+    _lookup_option(
         "async",
         BOOLEAN,
         "true: use the async runner; false: the sync one. Default: async, if the connector supports it.",
         places=_QUERY,
-        table_key="lookup.async",
         python_name="asynchronous",
     ),
-    Option(
+    _lookup_option(
         "access",
         choice(LOOKUP, SCAN, AUTO),
         "lookup: look up rows by key; scan: read the whole table, and let Spark join; auto: whichever is "
         "clearly cheaper. Default: lookup if a LOOKUP hint names the table, else auto.",
         places=_EVERYWHERE,
-        table_key="lookup.access",
-        session_key="lookup.access",
     ),
     Option("scan", BOOLEAN, "Whether the table may ever be read whole.", default=True),
-    Option(
+    _lookup_option(
         "on-scan",
         choice("allow", "warn", "error"),
         "Before the whole table is read, for any reason: allow it, warn in log and EXPLAIN, or fail. "
         "Default: warn if it is known to have more than 10 million rows.",
         places=_TABLE_AND_SESSION,
-        table_key="lookup.on-scan",
-        session_key="lookup.on-scan",
     ),
-    Option(
+    _lookup_option(
         "on-event-time",
         choice("allow", "warn", "error"),
         "If the time of FOR SYSTEM_TIME AS OF is not known to be processing time: allow it, warn in log "
         "and EXPLAIN, or fail. A lookup reads current rows, unless its table has valid-from.",
         default="warn",
         places=_TABLE_AND_SESSION,
-        table_key="lookup.on-event-time",
-        session_key="lookup.on-event-time",
     ),
-    Option(
+    _lookup_option(
         "valid-from",
         TEXT,
         "Column with the moment from which a row is valid: FOR SYSTEM_TIME AS OF then chooses the last row of"
         " the key that had begun by the given moment.",
-        table_key="lookup.valid-from",
     ),
-    Option(
+    _lookup_option(
         "valid-to",
         TEXT,
         "Column with the moment at which a row stops being valid, or NULL: FOR SYSTEM_TIME AS OF then gives"
         " all rows of the key that were valid at the given moment.",
-        table_key="lookup.valid-to",
     ),
-    Option(
+    _lookup_option(
         "scan.max-rows",
         integer(0),
         "A table that is known to have more rows is never read whole.",
         places=_TABLE_AND_SESSION,
-        table_key="lookup.scan.max-rows",
-        session_key="lookup.scan.max-rows",
     ),
     Option(
         "output-mode",
@@ -200,50 +197,40 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         default="fail",
         places=_QUERY,
     ),
-    Option(
+    _lookup_option(
         "dead-letter.path",
         FOLDER,
         "Folder of the keys that failed: an absolute path that all workers see, or an address that"
         " begins with `s3://`, `s3a://`, `gs://` or `hdfs://`.",
         places=_EVERYWHERE,
-        table_key="lookup.dead-letter.path",
-        session_key="lookup.dead-letter.path",
         field="DeadLetters.folder",
     ),
-    Option(
+    _lookup_option(
         "dead-letter.format",
         choice("parquet", "json"),
         "Format of the files there.",
         default="parquet",
         places=_EVERYWHERE,
-        table_key="lookup.dead-letter.format",
-        session_key="lookup.dead-letter.format",
         field="DeadLetters.format",
     ),
-    Option(
+    _lookup_option(
         "dead-letter.then",
         choice("null", "skip"),
         "Effect on the row whose key is written there: null and skip have the same meaning as in `on-error`.",
         default="null",
         places=_EVERYWHERE,
-        table_key="lookup.dead-letter.then",
-        session_key="lookup.dead-letter.then",
     ),
-    Option(
+    _lookup_option(
         "max-errors",
         integer(0),
         "Keys of one task that may fail; one more fails the task, whatever `on-error` says.",
         places=_EVERYWHERE,
-        table_key="lookup.max-errors",
-        session_key="lookup.max-errors",
     ),
-    Option(
+    _lookup_option(
         "max-error-ratio",
         number(0, 1),
         "Share of one task's keys that may fail, from 0 to 1; if more fail, the task fails at its end.",
         places=_EVERYWHERE,
-        table_key="lookup.max-error-ratio",
-        session_key="lookup.max-error-ratio",
     ),
     Option(
         "batch-size",
@@ -252,234 +239,203 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         default=8192,
         places=_QUERY,
     ),
-    Option(
+    _lookup_option(
         "budget",
         LABEL,
         "Name of the budget that limits the table's requests, in place of the origin's (host, port, "
         "user). Tables with one name share one budget.",
-        table_key="lookup.budget",
     ),
-    Option(
+    _lookup_option(
         "max-concurrency",
         integer(1),
         "Requests in flight to the origin in the whole cluster, of all lookup joins, statements and queries"
         " of a session together. A task has `capacity` at most.",
-        table_key="lookup.max-concurrency",
     ),
-    Option(
+    _lookup_option(
         "rate-limit",
         number(0.001),
         "Requests per second to the origin in the whole cluster, of all lookup joins, statements and queries"
         " of a session together.",
-        table_key="lookup.rate-limit",
     ),
-    Option(
+    _lookup_option(
         "max-requests",
         integer(1),
         "Requests of one statement, in the whole cluster; one more fails the statement.",
         places=_EVERYWHERE,
-        table_key="lookup.max-requests",
-        session_key="lookup.max-requests",
     ),
-    Option(
+    _lookup_option(
         "scan.partitions",
         integer(1, 10_000),
         "Maximum of parts in which the whole table is read in parallel, each by a task with its own "
         "connection. Default: the number of parallel tasks, and at most `lookup.max-concurrency` or 16. "
         "1 reads all rows in one snapshot.",
-        table_key="lookup.scan.partitions",
     ),
-    Option(
+    _lookup_option(
         "on-open",
         choice("wait", "fail"),
         "While the source is down, requests wait within their `timeout`, or fail at once.",
         default="wait",
         places=_QUERY,
-        table_key="lookup.on-open",
     ),
-    Option(
+    _lookup_option(
         "cache",
         choice("none", "partial", "full"),
         "Cache on the disk of each executor, for all its tasks and queries: partial keeps the answers "
         "to keys that were looked up, full the whole table. In a hint, none turns it off for one query.",
         default="none",
         places=_QUERY,
-        table_key="lookup.cache",
     ),
-    Option(
+    _lookup_option(
         "cache.changed-column",
         TEXT,
         "Column that grows with each change of a row: a timestamp, a date or a whole number. Cached "
         "answers of changed rows are dropped.",
-        table_key="lookup.cache.changed-column",
     ),
-    Option(
+    _lookup_option(
         "cache.check-interval",
         DURATION,
         "Shortest time between two checks of changed-column by one executor.",
         default=10.0,
-        table_key="lookup.cache.check-interval",
     ),
-    Option(
+    _lookup_option(
         "partial-cache.expire-after-write",
         DURATION,
         "Rows older than this are fetched again. In Flink there is no default.",
         default=600.0,
-        table_key="lookup.partial-cache.expire-after-write",
         field="PartialCache.expire_after_write",
     ),
-    Option(
+    _lookup_option(
         "partial-cache.expire-after-access",
         DURATION,
         "Rows not used for this long are fetched again.",
-        table_key="lookup.partial-cache.expire-after-access",
         field="PartialCache.expire_after_access",
     ),
-    Option(
+    _lookup_option(
         "partial-cache.cache-missing-key",
         BOOLEAN,
         "Whether misses are cached. A lookup that retries misses always looks them up.",
         default=True,
-        table_key="lookup.partial-cache.cache-missing-key",
     ),
-    Option(
+    _lookup_option(
         "partial-cache.missing-ttl",
         DURATION,
         "Misses older than this are looked up again; by default a tenth of expire-after-write, at most 30 s.",
-        table_key="lookup.partial-cache.missing-ttl",
     ),
-    Option(
+    _lookup_option(
         "partial-cache.max-rows",
         integer(1),
         "Rows of the table that one executor keeps, at most; a miss counts as one.",
-        table_key="lookup.partial-cache.max-rows",
         field="PartialCache.max_rows",
     ),
-    Option(
+    _lookup_option(
         "partial-cache.max-bytes",
         SIZE,
         "Bytes that these rows take on its disk, at most.",
         default=256 * 1024**2,
-        table_key="lookup.partial-cache.max-bytes",
         field="PartialCache.max_bytes",
     ),
-    Option(
+    _lookup_option(
         "partial-cache.stale-while-revalidate",
         DURATION,
         "How long an expired row may still be used while the worker fetches it again in the background.",
-        table_key="lookup.partial-cache.stale-while-revalidate",
         field="PartialCache.stale_while_revalidate",
     ),
-    Option(
+    _lookup_option(
         "partial-cache.stale-if-error",
         DURATION,
         "How long an expired row may still be used if fetching it has failed.",
-        table_key="lookup.partial-cache.stale-if-error",
         field="PartialCache.stale_if_error",
     ),
-    Option(
+    _lookup_option(
         "full-cache.reload-strategy",
         choice("periodic", "timed"),
         "When a fully cached table is reloaded: after an interval (periodic), or at a time of day (timed).",
         default="periodic",
-        table_key="lookup.full-cache.reload-strategy",
     ),
-    Option(
+    _lookup_option(
         "full-cache.periodic-reload.interval",
         DURATION,
         "With periodic: time between two loads. Required there.",
-        table_key="lookup.full-cache.periodic-reload.interval",
     ),
-    Option(
+    _lookup_option(
         "full-cache.periodic-reload.schedule-mode",
         choice("fixed_delay", "fixed_rate"),
         "With periodic: whether the interval begins when a load ends (fixed_delay) or begins (fixed_rate).",
         default="fixed_delay",
-        table_key="lookup.full-cache.periodic-reload.schedule-mode",
     ),
-    Option(
+    _lookup_option(
         "full-cache.timed-reload.iso-time",
         TIME_OF_DAY,
         "With timed: the time of day, as in `10:15`, `10:15Z` or `10:15+07:00`; without an offset it "
         "is that of the executor. Required there.",
-        table_key="lookup.full-cache.timed-reload.iso-time",
     ),
-    Option(
+    _lookup_option(
         "full-cache.timed-reload.interval-in-days",
         integer(1),
         "With timed: days between two loads, after the first one.",
         default=1,
-        table_key="lookup.full-cache.timed-reload.interval-in-days",
     ),
-    Option(
+    _lookup_option(
         "full-cache.on-reload-failure",
         choice("keep", "fail"),
         "If a reload fails: keep uses the rows of the last load, fail fails the lookups, as Flink does.",
         default="keep",
-        table_key="lookup.full-cache.on-reload-failure",
     ),
-    Option(
+    _lookup_option(
         "full-cache.max-bytes",
         SIZE,
         "Bytes that the table may take on the disk of one executor, and twice that during a reload. A"
         " larger table is not cached: it is looked up by key.",
         default=1024**3,
-        table_key="lookup.full-cache.max-bytes",
         field="FullCache.max_bytes",
     ),
 )
 
-INIT = Option(
+INIT = _lookup_option(
     "init",
     TEXT,
     "What creates the lookup tables of a session: the path of a file of SQL, or module:function, which is"
     " called with the LookupSession. It is read when Spark starts, and runs before the first statement.",
     places=_SESSION,
-    session_key="lookup.init",
 )
 
 SESSION_OPTIONS: tuple[Option, ...] = (
     INIT,
-    Option(
+    _lookup_option(
         "on-invalid-hint",
         choice("error", "warn"),
         "error: a wrong LOOKUP hint fails the statement; warn: it is logged and has no effect.",
         default="error",
         places=_SESSION,
-        session_key="lookup.on-invalid-hint",
     ),
-    Option(
+    _lookup_option(
         "transport",
         choice("auto", "arrow", "pandas"),
         "How keys and rows travel between Spark and Python; auto takes Arrow where PySpark has it.",
         default="auto",
         places=_SESSION,
-        session_key="lookup.transport",
     ),
-    Option(
+    _lookup_option(
         "log-keys",
         BOOLEAN,
         "Whether lines in logs may hold values of keys; else they only say how many there are.",
         default=False,
         places=_SESSION,
-        session_key="lookup.log-keys",
     ),
-    Option(
+    _lookup_option(
         "rebalance-order-by",
         BOOLEAN,
         "Add a REBALANCE hint below a global ORDER BY, whose sampling would ask for each key twice.",
         default=True,
         places=_SESSION,
-        session_key="lookup.rebalance-order-by",
     ),
-    Option(
+    _lookup_option(
         "cluster-tasks",
         integer(1),
         "The most tasks that run at once. lookup.max-concurrency and lookup.rate-limit are divided by"
         " it where the number of executors is unknown, or an executor can share no file. By default "
         "what Spark's configuration says.",
         places=_SESSION,
-        session_key="lookup.cluster-tasks",
     ),
 )
 

@@ -377,21 +377,19 @@ def read_options(given: Mapping[str, str], options: Sequence[Option], *, owner: 
     problems: list[Problem] = []
     values: dict[str, Any] = {}
     for option in options:
-        key = option.key_in(Place.TABLE)
+        own = option.key_in(Place.TABLE)
+        found: dict[str, Any] = {}
+        for key in filter(option.is_named, given) if option.family else given.keys() & {own}:
+            try:
+                found[key] = option.type.parse(given[key])
+            except ValueError as error:
+                problems.append(bad_value(option, key, given[key], error, owner=f"{owner}: "))
         if option.family:
-            values[option.key], wrong = _read_family(given, option, owner)
-            problems += wrong
+            values[option.key] = {key[len(option.key) :]: value for key, value in found.items()}
             continue
-        text = given.get(key)
-        if text is None:
-            if option.required:
-                problems.append(Problem(f"{owner}: the option {key!r} is missing.", tip=option.meaning))
-            values[option.key] = option.default
-            continue
-        try:
-            values[option.key] = option.type.parse(text)
-        except ValueError as error:
-            problems.append(bad_value(option, key, text, error, owner=f"{owner}: "))
+        values[option.key] = found.get(own, option.default)
+        if option.required and own not in given:
+            problems.append(Problem(f"{owner}: the option {own!r} is missing.", tip=option.meaning))
     if problems:
         raise OptionError(problems)
     return values
@@ -403,19 +401,6 @@ def parsed(option: Option, key: str, text: str, *, owner: str) -> Any:
         return option.type.parse(text)
     except ValueError as error:
         raise OptionError(bad_value(option, key, text, error, owner=owner)) from None
-
-
-def _read_family(
-    given: Mapping[str, str], option: Option, owner: str
-) -> tuple[dict[str, Any], list[Problem]]:
-    values: dict[str, Any] = {}
-    problems: list[Problem] = []
-    for key in filter(option.is_named, given):
-        try:
-            values[key[len(option.key) :]] = option.type.parse(given[key])
-        except ValueError as error:
-            problems.append(bad_value(option, key, given[key], error, owner=f"{owner}: "))
-    return values, problems
 
 
 def bad_value(option: Option, key: str, text: str, error: ValueError, *, owner: str = "") -> Problem:
