@@ -77,12 +77,8 @@ class Store:
         clock: Callable[[], float],
         invalidations: Invalidations | None = None,
     ) -> None:
-        self._folder, self._ages, self._clock, self._invalidations = (
-            Folder(path, limits),
-            ages,
-            clock,
-            invalidations,
-        )
+        self._folder = Folder(path, limits)
+        self._ages, self._clock, self._invalidations = ages, clock, invalidations
         self._segments: dict[Filed, Segment] = {}
         self._unreadable: set[Filed] = set()
         self.evicted: Counter[str] = Counter()
