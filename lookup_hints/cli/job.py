@@ -37,11 +37,7 @@ from lookup_hints.metrics.readable_summary import Measured, nonzero, seconds_tex
 from lookup_hints.metrics.tables import COLUMNS, TITLES, aligned, table_of, without_empty
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.runs.progress import TerminalBar
-from lookup_hints.runs.statement_run import (
-    StatementRun,
-    failure,
-    reported_once,
-)
+from lookup_hints.runs.statement_run import StatementRun, failure, reported_once
 from lookup_hints.statements import (
     ScriptStatement,
     check_configuration,

@@ -81,10 +81,7 @@ RESTART_OPTIONS: tuple[Option, ...] = (
         session_aliases=("restart-strategy",),
     ),
     _session_option(
-        "restart-strategy.fixed-delay.attempts",
-        integer(0),
-        "Restarts in all, of fixed-delay.",
-        default=1,
+        "restart-strategy.fixed-delay.attempts", integer(0), "Restarts in all, of fixed-delay.", default=1
     ),
     _session_option(
         "restart-strategy.fixed-delay.delay",

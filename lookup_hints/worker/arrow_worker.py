@@ -81,10 +81,7 @@ def arrow_lookup(spec: LookupSpec, report: Report | None = None) -> ArrowLookup:
 
 
 def look_up(
-    spec: LookupSpec,
-    identity: str,
-    batches: Iterator[Sequence[pa.Array]],
-    report: Report | None,
+    spec: LookupSpec, identity: str, batches: Iterator[Sequence[pa.Array]], report: Report | None
 ) -> Iterator[pa.ListArray]:
     """For each row of ``batches``, in order, the list of its rows; the arrays are cut again.
 
