@@ -91,8 +91,12 @@ class HeldTable:
         age = max(0, self._generations.now - current.began) // TICKS
         self.loads = replace(self.loads, cache_age=MaxGauge(age))
         note = self._generations.noted()
-        if self._clock() >= self._next_reload(current, note):
-            self._start_reload()
+        # No process is in charge: a timer would need a process that lives on, and Spark ends idle workers. So
+        # a reload begins when a lookup finds that it is due. (docs/decisions/0162)
+        is_reloading = self._reloading is not None and self._reloading.is_alive()
+        if self._clock() >= self._next_reload(current, note) and not is_reloading:
+            self._reloading = Thread(target=self._reload_alone, name="lookup-reload", daemon=True)
+            self._reloading.start()
         if note is not None and not self._wanted.keeps_old:
             raise self._unreadable_table(f"{note.text} (of a reload that failed)")
         known = self._generations.probe(keys, columns, self._invalidations)
@@ -177,13 +181,6 @@ class HeldTable:
         if current is None:
             raise NotKept("what was written of the table cannot be read")
         return current
-
-    # No process is in charge: a timer would need a process that lives on, and Spark ends idle workers. So a
-    # reload begins when a lookup finds that it is due. (docs/decisions/0162)
-    def _start_reload(self) -> None:
-        if self._reloading is None or not self._reloading.is_alive():
-            self._reloading = Thread(target=self._reload_alone, name="lookup-reload", daemon=True)
-            self._reloading.start()
 
     def _reload_alone(self) -> None:
         try:

@@ -24,7 +24,7 @@ from lookup_hints.errors import ConnectorError, InternalError, LookupHintsError
 from lookup_hints.lookup_spec import ChangedColumn, Invalidation, LookupSpec, PartialCache, Switch
 from lookup_hints.process.open_connectors import needing_its_driver
 from lookup_hints.process.running_task import in_stream, running_part, running_statement
-from lookup_hints.spi import Changes, ChangesRequest, Connector, ReportsChanges
+from lookup_hints.spi import Changes, ChangesRequest, ReportsChanges
 from lookup_hints.spi.changed_column_and_versions import versions_of
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import known_secrets, masked, masker
@@ -208,14 +208,11 @@ def name_of(spec: LookupSpec, identity: str) -> Path:
         [(field.name, str(field.type)) for field in schema]
         for schema in (spec.key_schema, spec.answer_schema)
     ]
-    return Path(_hash_of(_source_identity(spec.connector, identity)), _hash_of(columns))
-
-
-def _source_identity(connector: Connector, identity: str) -> object:
-    """The connector with its table and options, what references and files hold here, and our version."""
-    table = connector.table
+    # The connector with its table and options, what references and files hold here, and our version.
+    table = spec.connector.table
     resolved = {key: table.resolve(text, option=key, known=set()) for key, text in table.options.items()}
-    return identity, sorted(resolved.items()), connector.opened_with(), __version__
+    source = identity, sorted(resolved.items()), spec.connector.opened_with(), __version__
+    return Path(_hash_of(source), _hash_of(columns))
 
 
 def _hash_of(parts: object) -> str:
@@ -291,7 +288,11 @@ class WatchedTable:
         except Exception as error:
             text = str(masked(error, masker(known_secrets(connector))))
             raise Unanswered(text.rstrip(".")) from None
-        return _scalar_to_number(found.latest), found.keys
+        latest: int | None = None
+        if found.latest.is_valid:  # in units of the column: microseconds or days since 1970, or itself
+            is_number = types.is_integer(found.latest.type)
+            latest = int(found.latest.as_py() if is_number else found.latest.value)
+        return latest, found.keys
 
 
 def _request_changes(spec: LookupSpec, since: int | None) -> Changes:
@@ -319,13 +320,6 @@ def _request_changes(spec: LookupSpec, since: int | None) -> Changes:
     for name in keys.column_names:  # a key has no NULL
         keys = keys.filter(pc.is_valid(keys.column(name)))
     return Changes(told.latest, keys)
-
-
-def _scalar_to_number(latest: pa.Scalar) -> int | None:
-    """A value of the column as a number of its unit: microseconds or days since 1970, or itself."""
-    if not latest.is_valid:
-        return None
-    return int(latest.as_py() if types.is_integer(latest.type) else latest.value)
 
 
 def _number_to_scalar(number: int, kind: pa.DataType) -> pa.Scalar:

@@ -50,8 +50,11 @@ def prepare(folder: Path) -> Path:
     ):
         raise WrongUse(f"{folder} is there already, and not from a demo. Name another with --folder.")
     here = _folder_in_sql(folder)
-    for name in _MADE:
-        _remove_path(folder / name)
+    for path in (folder / name for name in _MADE):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
     (folder / "orders").mkdir(parents=True)
     _execute_sqlite(folder, "CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, country TEXT)")
     for customer in CUSTOMERS:
@@ -157,13 +160,6 @@ def _add_customer(folder: Path, customer: tuple[int, str, str]) -> None:
 def _execute_sqlite(folder: Path, statement: str, values: tuple[object, ...] = ()) -> None:
     with closing(sqlite3.connect(folder / "customers.sqlite")) as database, database:
         database.execute(statement, values)
-
-
-def _remove_path(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _folder_in_sql(folder: Path) -> str:

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -248,7 +250,8 @@ def _import_from_sample(options: argparse.Namespace, given: _GivenOptions) -> Im
     document, headers = answered
     try:
         answer = type_of(document)
-        rows = _rows_in(document, find_rows(answer, last_name(url)).way)
+        found = reduce(getitem, find_rows(answer, last_name(url)).way, document)
+        rows = [row for row in (found if isinstance(found, list) else [found]) if isinstance(row, dict)]
 
         def says(key: str, member: str) -> bool:
             return all(str(row.get(member)) == keys[key] for row in rows)
@@ -262,12 +265,6 @@ def _import_from_sample(options: argparse.Namespace, given: _GivenOptions) -> Im
     except (NoTable, NoType) as none:
         why = none if isinstance(none, NoTable) else f"its answer {none}"
         yield Refused(options.sample.partition("?")[0], str(why))
-
-
-def _rows_in(document: Any, way: Sequence[str]) -> list[dict[str, Any]]:
-    for name in way:
-        document = document[name]
-    return [row for row in (document if isinstance(document, list) else [document]) if isinstance(row, dict)]
 
 
 def _without_secrets(url: str, given: _GivenOptions) -> str:

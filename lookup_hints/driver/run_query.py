@@ -59,7 +59,9 @@ def _run_planned(planned: LookupPlan, args: Args, scope: StatementScope) -> Data
         if planned.query is None:
             frame = _analyse_query(planned, scope, args, into=True)
             has_rows = not (isinstance(args, Immediate) and args.into)
-            return _rename_to_written(planned, frame) if has_rows else frame
+            if has_rows and _renamed_columns(planned, frame):
+                frame = frame.toDF(*(name for name, _ in planned.output or ()))
+            return frame
         if planned.output is not None:
             # Before it writes, check that it would write the columns of the user's text.
             _check_columns(planned, _analyse_query(planned, scope, args))
@@ -134,11 +136,6 @@ def register(planned: LookupPlan, scope: StatementScope) -> None:
         functions.register(scope.spark, planned_join.function, planned_join.repeated, transport)
     for scan in planned.scans:
         functions.create_scan(scope.spark, scan)
-
-
-def _rename_to_written(planned: LookupPlan, frame: DataFrame) -> DataFrame:
-    renamed = _renamed_columns(planned, frame)
-    return frame.toDF(*(name for name, _ in planned.output or ())) if renamed else frame
 
 
 def _check_columns(planned: LookupPlan, frame: DataFrame) -> None:

@@ -205,11 +205,6 @@ class MetricsServer:
         self.stop()
 
 
-def check_port(port: int) -> None:
-    if not 0 <= port <= 65535:
-        raise OptionError(Problem(f"{port} is no port.", tip="Give one of 1 to 65535, or 0 for any."))
-
-
 def check_package() -> None:
     """Refuse to serve where what serves is not installed."""
     if find_spec("prometheus_client") is None:
@@ -240,7 +235,8 @@ def serve(
     Raises:
         OptionError: ``port`` is none, or the package is missing.
     """
-    check_port(port)
+    if not 0 <= port <= 65535:
+        raise OptionError(Problem(f"{port} is no port.", tip="Give one of 1 to 65535, or 0 for any."))
     check_package()
     from prometheus_client import CollectorRegistry, start_http_server
 

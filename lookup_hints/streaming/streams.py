@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from lookup_hints.errors import Problem, QueryError
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
-from lookup_hints.spi.option_values import Trigger
 from lookup_hints.streaming.insert import StreamInsert, StreamSettings, stream_settings, written_options
 from lookup_hints.streaming.sinks import (
     Sink,
@@ -41,7 +40,10 @@ class StartedStream:
 
     def __str__(self) -> str:
         settings = self.settings
-        trigger = "as fast as it can" if settings.trigger is None else _shown_trigger(settings.trigger)
+        trigger = "as fast as it can"
+        if settings.trigger is not None:
+            keyword, value = settings.trigger
+            trigger = keyword if value is True else f"{keyword} {value}"
         checkpoint = settings.checkpoint or "none"
         return (
             f"streaming query {self.supervised.name}, {settings.output_mode}, {trigger},"
@@ -186,11 +188,6 @@ class Streams:
                 )
                 tip = "Write one INSERT with UNION ALL, or to two tables."
                 raise QueryError(Problem(message, insert.sink_at, tip))
-
-
-def _shown_trigger(trigger: Trigger) -> str:
-    keyword, value = trigger
-    return keyword if value is True else f"{keyword} {value}"
 
 
 def _plain_path(path: str) -> str:

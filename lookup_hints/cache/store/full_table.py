@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 
 from lookup_hints.cache.store.hashing import (
     Hashes,
-    Positions,
     comparable,
     equal,
     hash_is_exact,
@@ -102,7 +101,9 @@ class FullTable:
         is_missing = np.ones(len(hashes), np.bool_) if allow is None else allow(hashes)
         order, found = in_order(hashes)[0], []
         order = order[is_missing[order]]
-        for segment, asked in zip(self._segments, self._split_by_segment(hashes, order), strict=True):
+        places = np.searchsorted(hashes[order], self._firsts[1:])  # of the segments, in the same order
+        parts = np.split(order, places) if self._segments else []
+        for segment, asked in zip(self._segments, parts, strict=True):
             matches = segment.find(hashes, asked, to_compare)
             counts = segment.content.counts[matches.entries]
             is_missing[matches.asked[matches.is_same | (counts == 0)]] = False
@@ -113,12 +114,6 @@ class FullTable:
             tuple((rows, pa.array(at, pa.int32())) for rows, at in found),
             pa.array(np.flatnonzero(is_missing), pa.int32()),
         )
-
-    def _split_by_segment(self, hashes: Hashes, order: Positions) -> Sequence[Positions]:
-        """``order`` in the part of each segment; it is that of the hashes."""
-        if not self._segments:
-            return []
-        return np.split(order, np.searchsorted(hashes[order], self._firsts[1:]))
 
 
 def write(
@@ -358,7 +353,11 @@ class Generations:
             if self._opened is not None and self._opened[0] == newest:
                 return newest
             try:
-                self._opened = newest, self._open_generation(newest)
+                folder = self.path / newest.name
+                if self._bounds is None:
+                    self._opened = newest, FullTable.opened(folder, newest.parts)
+                else:
+                    self._opened = newest, Ranges.opened(folder, newest.rows, self._bounds)
             except FileNotFoundError:  # a newer one has replaced it
                 continue
             except (NotASegment, pa.ArrowException):
@@ -366,12 +365,6 @@ class Generations:
                 self._remove_generation(newest)
         self._opened = None
         return None
-
-    def _open_generation(self, generation: Generation) -> FullTable | Ranges:
-        folder = self.path / generation.name
-        if self._bounds is None:
-            return FullTable.opened(folder, generation.parts)
-        return Ranges.opened(folder, generation.rows, self._bounds)
 
     @property
     def most(self) -> int:

@@ -311,9 +311,15 @@ class Checks:
         is_empty = state.began is not None and not state.seen and latest is None
         has_fallen = bool(state.seen) and (latest is None or latest < state.seen[-1][1])
         if not is_empty:
-            # Up to now, not to when the check began: a row may have been asked for, and then have changed,
-            # before the source has said so. What it has not said yet, it says the next time.
-            self._invalidate_keys(None if since is None or has_fallen else keys, ended)
+            # A value that falls drops everything: the newest row was deleted, or the table loaded anew, and
+            # nobody can tell which. (docs/decisions/0169)
+            keys = None if since is None or has_fallen else keys
+            if keys is None or keys.num_rows:
+                # Up to now, not to when the check began: a row may have been asked for, and then have
+                # changed, before the source has said so. What it has not said yet, it says the next time.
+                who = self._invalidations.source
+                number = self._invalidations.number(who) + 1
+                self._invalidations.invalidate(who, number, keys, ended, self._longest, MOST_CHANGED)
         seen = () if has_fallen else state.seen
         if latest is not None:
             # The next check may look back to the last of these, and to all later ones.
@@ -334,14 +340,6 @@ class Checks:
         if self._step is not None:
             bounds.append(state.seen[-1][1] - math.ceil(_LOOK_BACK * self._interval / self._step) - 1)
         return max(bounds, default=None)
-
-    # A value that falls drops everything: the newest row was deleted, or the table loaded anew. Nobody can
-    # tell which. (docs/decisions/0169)
-    def _invalidate_keys(self, keys: pa.Table | None, now: float) -> None:
-        if keys is None or keys.num_rows:
-            who = self._invalidations.source
-            number = self._invalidations.number(who) + 1
-            self._invalidations.invalidate(who, number, keys, now, self._longest, MOST_CHANGED)
 
     # --- shared by the processes ------------------------------------------------------------------------
 
