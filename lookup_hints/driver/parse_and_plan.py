@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -213,7 +214,7 @@ class _SparkPlanning(Context):
         self._frames: dict[str, DataFrame] = {}
         self._rows: dict[str, LeftRows] = {}
         self._streams: dict[str, bool] = {}
-        self._views: dict[str, tuple[LookThrough | None, bool]] = {}
+        self._views = cache(scope.find_view)
 
     def reading(self, reason: str) -> _SparkPlanning:
         """The same for a plan that reads all tables, as ``reason`` says."""
@@ -238,15 +239,10 @@ class _SparkPlanning(Context):
         return self._scope.find(name)
 
     def find_view(self, name: str) -> LookThrough | None:
-        return self._find_view(name)[0]
+        return self._views(name)[0]
 
     def is_lookup_view(self, name: str) -> bool:
-        return self._find_view(name)[1]
-
-    def _find_view(self, name: str) -> tuple[LookThrough | None, bool]:
-        if name not in self._views:
-            self._views[name] = self._scope.find_view(name), self._scope.is_lookup_view(name)
-        return self._views[name]
+        return self._views(name)[1]
 
     def connector(self, table: LookupTable) -> Connector:
         # Not by name: a view may see a table that another one of its name has replaced.

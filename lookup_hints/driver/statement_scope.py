@@ -25,12 +25,11 @@ from lookup_hints.driver.shipping import run_the_drivers_python
 from lookup_hints.driver.spark_names import SparkNames
 from lookup_hints.driver.spark_versions import is_connect
 from lookup_hints.driver.table_sizes import LeftCosts, TableSizes
-from lookup_hints.driver.views import LookupViews, view_definition
+from lookup_hints.driver.views import FoundView, LookupViews, view_definition
 from lookup_hints.errors import QueryError
 from lookup_hints.hints.hint_comments import LookupHint
 from lookup_hints.plan.decide.settings import session_option
 from lookup_hints.plan.key_casts import ANSI
-from lookup_hints.plan.parse.lookup_use import LookThrough
 from lookup_hints.pyspark_internals import all_settings
 from lookup_hints.spi import Connector
 from lookup_hints.spi.arrow_types import TIMESTAMP
@@ -137,22 +136,15 @@ class StatementScope:
         """Whether a lookup table has that name, or a view over one."""
         return self.find(name) is not None or self.state.views.knows(name)
 
-    def find_view(self, name: str) -> LookThrough | None:
-        """The query over one lookup table that the view of that name is; None for other views."""
+    def find_view(self, name: str) -> FoundView:
         if not self.state.views.knows(name) or name in self.frames:
-            return None
+            return None, False
         return self.state.views.find(name, self._rows_of, case_sensitive=self._is_case_sensitive)
-
-    def is_lookup_view(self, name: str) -> bool:
-        """Whether a view of that name reads a lookup table."""
-        if not self.state.views.knows(name) or name in self.frames:
-            return False
-        return self.state.views.reads_lookups(name, self._rows_of, case_sensitive=self._is_case_sensitive)
 
     def remember_view(self, text: SqlText, args: Args = None) -> None:
         """Remember the view that the statement has made, if it made one."""
         found = view_definition(
-            text, self.find, self.find_view, self.is_lookup_view, case_sensitive=self._is_case_sensitive
+            text, self.find, cache(self.find_view), case_sensitive=self._is_case_sensitive
         )
         if found is None:
             return

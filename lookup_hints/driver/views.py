@@ -15,12 +15,15 @@ from lookup_hints.errors import UnsupportedLookup
 from lookup_hints.plan.parse.lookup_use import LookThrough
 from lookup_hints.plan.parse.query_parts import query_parts
 from lookup_hints.plan.parse.statement import FindTable, Statement
-from lookup_hints.plan.views_and_derived_tables import FindView, ViewResolver
+from lookup_hints.plan.views_and_derived_tables import ViewResolver
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.sql_text import SqlText
 
 RunSpark = Callable[[str], Sequence[Sequence[str]]]
 """Runs a statement in Spark itself and returns its rows; raises Spark's errors."""
+
+FoundView = tuple[LookThrough | None, bool]
+"""The query over one lookup table that a view is, None if it is more; and whether it reads one in any way."""
 
 _NUMBER = re.compile(r"#\d+")
 # Settings about how a query runs, not what it means: Spark's `ViewHelper` does not keep them with a view.
@@ -64,33 +67,25 @@ class LookupViews:
             if meaning is not None:
                 self._views[made.name.lower()] = made, meaning
 
-    def find(self, name: str, rows: RunSpark, *, case_sensitive: bool) -> LookThrough | None:
-        """The view as a query over one lookup table; None if it is more than that, or was replaced since."""
-        made, _ = self._views.get(name.lower(), (None, ""))
-        if made is None or made.through is None:
-            return None
-        return made.through if self.reads_lookups(name, rows, case_sensitive=case_sensitive) else None
-
-    def reads_lookups(self, name: str, rows: RunSpark, *, case_sensitive: bool) -> bool:
-        """Whether the view of that name reads a lookup table, and is not another one by now."""
+    def find(self, name: str, rows: RunSpark, *, case_sensitive: bool) -> FoundView:
+        """The view of that name; nothing of one that was replaced since."""
         made, meaning = self._views.get(name.lower(), (None, ""))
         if made is None or (case_sensitive and made.name != name):
-            return False
-        return _current_meaning(made.name, rows) == meaning
+            return None, False
+        return (made.through, True) if _current_meaning(made.name, rows) == meaning else (None, False)
 
 
 def view_definition(
     text: SqlText,
     find_table: FindTable,
-    find_view: FindView,
-    is_lookup_view: Callable[[str], bool],
+    find_view: Callable[[str], FoundView],
     *,
     case_sensitive: bool,
 ) -> Definition | None:
     """The view that a statement makes in this session; None for any other statement."""
     if not text.starts_with("CREATE"):
         return None
-    statement = Statement(text, find_table, is_lookup_view)
+    statement = Statement(text, find_table, lambda name: find_view(name)[1])
     tokens, at = statement.tokens, 1
     at += 2 if tokens.is_word(at, "OR") and tokens.is_word(at + 1, "REPLACE") else 0
     if not tokens.is_word(at, "TEMPORARY", "TEMP") or not tokens.is_word(at + 1, "VIEW"):
@@ -101,7 +96,8 @@ def view_definition(
     name = tokens.pieces[at].name
     try:
         statement.queries = query_parts(statement)
-        found = ViewResolver(statement, find_view, case_sensitive).of_query(statement.structure.queries[0])
+        resolver = ViewResolver(statement, lambda name: find_view(name)[0], case_sensitive)
+        found = resolver.of_query(statement.structure.queries[0])
         # The places of its hints belong to another text.
         through = None if found is None else replace(found, hinted=())
         reads_lookups = statement.reads_lookups
