@@ -166,8 +166,10 @@ def refuse_using(rewrite: Rewrite, built: FromPart) -> None:
         UnsupportedLookup: there are some.
     """
     if any(not step.hides_right for step in built.using):
-        asked = (rewrite.join_of(relation) for relation in built.relations)
-        join = built.asked[-1] if built.is_open else next(each for each in asked if each is not None)
+        asked = [join for join in map(rewrite.join_of, built.relations) if join is not None]
+        # A group without a lookup is packed for one of another group.
+        here = asked or [join for join in rewrite.joins if join.home is rewrite.block]
+        join = built.asked[-1] if built.is_open else here[0]
         reason = "a join with USING or NATURAL comes before it, and another relation after it"
         instead = "write ON with the equality, or put the lookup join last"
         raise join.use.refused(join.at, reason, instead)

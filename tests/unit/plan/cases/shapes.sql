@@ -78,6 +78,11 @@ SELECT 1 FROM orders o JOIN customers c USING (id)
 -- becomes:
 SELECT 1 FROM orders o LATERAL VIEW inline(ask_customers(id)) c AS `__lookup_using_id`
 
+-- case: using, in a group of relations without a lookup, beside a table that is read
+SELECT * FROM o JOIN q USING (k), p, networks m, networks n WHERE o.v = m.high AND p.k = n.low
+-- becomes:
+SELECT * FROM o JOIN q USING (k), p, scan_networks__low_high_name AS m, scan_networks__low_high_name AS n WHERE o.v = m.high AND p.k = n.low
+
 -- case: left semi
 SELECT 1 FROM orders o LEFT SEMI JOIN customers c ON o.k = c.id
 -- becomes:
