@@ -105,17 +105,13 @@ def _parse_nodes(plan: str) -> Iterator[_Node]:
     for line in plan.splitlines():
         found = _NODE.match(line)
         if found is not None:
-            rows = found["rows"]
+            rows, unit = found["rows"], found["unit"]
             yield _Node(
                 len(found["depth"]),
                 found["text"],
-                _parse_bytes(found["size"], found["unit"]),
+                float(found["size"]) * 1024 ** _UNITS.index(unit) if unit in _UNITS else None,
                 None if rows is None else int(float(rows) * _DIGITS),
             )
-
-
-def _parse_bytes(number: str, unit: str) -> float | None:
-    return float(number) * 1024 ** _UNITS.index(unit) if unit in _UNITS else None
 
 
 @dataclass(frozen=True)

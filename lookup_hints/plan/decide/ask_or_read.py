@@ -67,7 +67,8 @@ def _decide_access(
         must_ask = no_scan or _why_stream_asks(facts, joins, join)
         if must_ask:
             return AccessDecision(reads=False, reason=f"{must_ask}, so {said} has no effect")
-    most_rows = _most_rows(join.use)
+    own_most = join.use.value_of("scan.max-rows").value
+    most_rows = MOST_ROWS if own_most is None else min(MOST_ROWS, own_most)
     case = Case(
         requested.value,
         said,
@@ -111,11 +112,6 @@ def _access_text(use: TableUse, requested: InForce) -> str:
     if requested.source is Place.HINT and hint is not None and "access" not in hint.options:
         return "a LOOKUP hint names it"
     return f"'access' = '{requested.value}' ({requested.source.value})" if requested.source else ""
-
-
-def _most_rows(use: TableUse) -> int:
-    most = use.value_of("scan.max-rows").value
-    return MOST_ROWS if most is None else min(MOST_ROWS, most)
 
 
 def _why_not_read(use: TableUse, *, of_past: bool = True) -> str:

@@ -235,35 +235,27 @@ def filters_in(tree: exp.Expr, names: ColumnNames) -> tuple[Filter, ...]:
     """The filters that ``tree`` is, all of them together; none where it is anything else."""
     tree = tree.unnest()
     if isinstance(tree, exp.Between):
-        return _between_filters(tree, names)
+        low = _column_filter(tree.this, ">=", [tree.args["low"]], names)
+        high = _column_filter(tree.this, "<=", [tree.args["high"]], names)
+        return (*low, *high) if low and high and not tree.args.get("symmetric") else ()
     if isinstance(tree, exp.In):
-        return _in_filter(tree, names)
+        is_list = tree.expressions and not (tree.args.get("query") or tree.args.get("unnest"))
+        is_short = is_list and len(tree.expressions) <= _MOST_VALUES
+        return _column_filter(tree.this, "IN", tree.expressions, names) if is_short else ()
     if isinstance(tree, exp.Is) and isinstance(tree.expression, exp.Null):
         return _null_filter(tree.this, "IS NULL", names)
     if isinstance(tree, exp.Not):
-        return _negated_filter(tree.this.unnest(), names)
+        negated = tree.this.unnest()
+        if isinstance(negated, exp.Is) and isinstance(negated.expression, exp.Null):
+            return _null_filter(negated.this, "IS NOT NULL", names)
+        return _boolean_filter(negated, False, names)
     if isinstance(tree, exp.Column):
         return _boolean_filter(tree, True, names)
-    return _comparison_filter(tree, names)
-
-
-def _between_filters(tree: exp.Between, names: ColumnNames) -> tuple[Filter, ...]:
-    low = _column_filter(tree.this, ">=", [tree.args["low"]], names)
-    high = _column_filter(tree.this, "<=", [tree.args["high"]], names)
-    return (*low, *high) if low and high and not tree.args.get("symmetric") else ()
-
-
-def _in_filter(tree: exp.In, names: ColumnNames) -> tuple[Filter, ...]:
-    is_list = tree.expressions and not (tree.args.get("query") or tree.args.get("unnest"))
-    if not is_list or len(tree.expressions) > _MOST_VALUES:
+    op = OPERATORS.get(type(tree))
+    if op is None:
         return ()
-    return _column_filter(tree.this, "IN", tree.expressions, names)
-
-
-def _negated_filter(tree: exp.Expr, names: ColumnNames) -> tuple[Filter, ...]:
-    if isinstance(tree, exp.Is) and isinstance(tree.expression, exp.Null):
-        return _null_filter(tree.this, "IS NOT NULL", names)
-    return _boolean_filter(tree, False, names)
+    found = _column_filter(tree.this, op, [tree.expression], names)
+    return found or _column_filter(tree.expression, TURNED[op], [tree.this], names)
 
 
 def _null_filter(tree: exp.Expr, op: str, names: ColumnNames) -> tuple[Filter, ...]:
@@ -276,14 +268,6 @@ def _boolean_filter(tree: exp.Expr, value: bool, names: ColumnNames) -> tuple[Fi
     column = bare_column(tree, names)
     is_boolean = column is not None and types.is_boolean(names.table.schema.field(column).type)
     return (Filter(str(column), "=", (value,)),) if is_boolean else ()
-
-
-def _comparison_filter(tree: exp.Expr, names: ColumnNames) -> tuple[Filter, ...]:
-    op = OPERATORS.get(type(tree))
-    if op is None:
-        return ()
-    found = _column_filter(tree.this, op, [tree.expression], names)
-    return found or _column_filter(tree.expression, TURNED[op], [tree.this], names)
 
 
 def _column_filter(

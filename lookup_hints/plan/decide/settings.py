@@ -18,7 +18,7 @@ from lookup_hints.lookup_spec import (
     PeriodicReload,
 )
 from lookup_hints.plan.decide.budgets import REQUESTS, budget_of, cluster_of, limits_of, notes_of
-from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
+from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RowPredicate
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
 from lookup_hints.spi.changed_column_and_versions import changed_column_of, versions_of
 from lookup_hints.spi.connector import why_not_read
@@ -224,8 +224,9 @@ def _retry_policy(given: _OptionsOfJoin, predicates: Mapping[str, RowPredicate])
     if problems:
         raise given.error(*sorted(problems, key=lambda problem: problem.at.start if problem.at else 0))
     names: tuple[str, ...] = given["retry-predicate"]
+    strategy = FixedDelay if given["retry-strategy"] == "fixed_delay" else ExponentialDelay
     try:
-        policy = RetryPolicy(_retry_strategy(given))
+        policy = RetryPolicy(strategy(given["max-attempts"], **given.fields_of(strategy)))
     except ValueError as error:
         raise given.error(given.problem(f"{error}.", *explicit)) from None
     for name in names:
@@ -282,12 +283,6 @@ def _unknown_predicates(given: _OptionsOfJoin, predicates: Mapping[str, RowPredi
         for name in given["retry-predicate"] or ()
         if name not in known
     ]
-
-
-def _retry_strategy(given: _OptionsOfJoin) -> RetryStrategy:
-    if given["retry-strategy"] == "fixed_delay":
-        return FixedDelay(given["max-attempts"], **given.fields_of(FixedDelay))
-    return ExponentialDelay(given["max-attempts"], **given.fields_of(ExponentialDelay))
 
 
 def _dead_letters(given: _OptionsOfJoin, conf: Conf, unwritable: Unwritable) -> DeadLetters | None:
