@@ -328,17 +328,21 @@ def _summary_text(script: Script, ran: Sequence[StatementRun], seconds: float, *
 # --- a dry run -------------------------------------------------------------------------------------
 
 
-def dry_run(script: Script, given: CheckOptions) -> int:
-    """Print what each statement would do, without Spark or any source; returns the exit code."""
-    exit_code = WELL
-    for number, (statement, what) in enumerate(dry_run_results(script.statements, given), 1):
-        print(f"\n{head_of(statement, number, len(script.statements))}")
+def dry_run(script: Script, given: CheckOptions, steps: str = "") -> int:
+    """Print the mistakes, then ``steps`` that run the file, and what each statement would do.
+
+    Without Spark or any source; returns the exit code.
+    """
+    results = list(dry_run_results(script.statements, given))
+    for statement, what in results:
         if isinstance(what, LookupHintsError):
-            print(f"error: {failure(statement, what)}", file=sys.stderr)
-            exit_code = FAILED
-        else:
-            print("\n".join(f"    {line}" for line in what.splitlines()))
-    return exit_code
+            print(f"error: {failure(statement, what)}", file=sys.stderr, flush=True)
+    print(steps, end="\n" if steps else "")
+    for number, (statement, what) in enumerate(results, 1):
+        print(f"\n{head_of(statement, number, len(results))}")
+        says = "does not run: its error is above" if isinstance(what, LookupHintsError) else what
+        print("\n".join(f"    {line}" for line in says.splitlines()))
+    return FAILED if any(isinstance(what, LookupHintsError) for _, what in results) else WELL
 
 
 def metrics_arguments(options: argparse.Namespace) -> list[str]:

@@ -260,11 +260,10 @@ def run_submit(options: argparse.Namespace) -> int:
     submission = Submission(options.file, tuple(passed), tuple(sparks), modules)
     program = find_spark_submit(os.environ)
     if options.dry_run:
-        print(submission.as_typed(program, Path.cwd(), os.environ))
+        steps = submission.as_typed(program, Path.cwd(), os.environ)
         with job.importing(modules):
-            return job.dry_run(
-                script, job.surroundings(options, [each.name for each in modules], sparks_conf)
-            )
+            surroundings = job.surroundings(options, [each.name for each in modules], sparks_conf)
+            return job.dry_run(script, surroundings, steps)
     check_java(os.environ, oldest_java())
     with TemporaryDirectory(prefix="lookup-hints-") as folder:
         ships = archive.build_archive(Path(folder) / ARCHIVE_NAME, modules)

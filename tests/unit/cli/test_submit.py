@@ -143,14 +143,22 @@ def test_a_dry_run_knows_the_retry_predicates_of_a_module(
     assert "retry        no_name, fixed_delay 1 s, max-attempts 2 (hint)" in capsys.readouterr().out
 
 
-def test_a_dry_run_shows_mistakes_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_shows_mistakes_first_and_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = tmp_path / "job.sql"
     job.write_text(
         "CREATE TEMPORARY TABLE p (id BIGINT) WITH ('connector' = 'memory', 'rows' = '[]');\n"
         "SELECT /*+ LOOKUP('table'='p', 'capasity'='1') */ 1 FROM range(3) r JOIN p ON r.id = p.id"
     )
+    monkeypatch.setattr("sys.stdout", sys.stderr)
     assert main(["submit", str(job), "--dry-run"]) == 1
-    assert "Did you mean 'capacity'?" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    first, rest = shown.split("(cd ", 1)
+    assert first.startswith("error: line 2, column 32: ")
+    assert "Did you mean 'capacity'?" in first
+    assert "[2/2] line 2: " in rest
+    assert rest.endswith("    does not run: its error is above\n")
 
 
 @pytest.mark.parametrize(
