@@ -20,11 +20,11 @@ from docs import generate_performance
 PLOT = ROOT / "docs" / "crossover.svg"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 ORDER = (
-    *("postgres", "http", "http_httpx", "wide", "late_rows", "runners", "scale", "cache"),
+    *("postgres", "mysql", "http", "http_httpx", "wide", "late_rows", "runners", "scale", "cache"),
     *("read", "crossover", "asof", "ranges", "latency", "overhead", "planning"),
     *("citizen_refusing", "citizen_rate", "citizen_dead", "citizen_killed"),
 )
-VERSIONS = ("pyspark", "pyarrow", "asyncpg", "httptools", "httpx", "aiohttp")
+VERSIONS = ("pyspark", "pyarrow", "asyncpg", "asyncmy", "httptools", "httpx", "aiohttp")
 
 
 def main() -> None:

@@ -121,6 +121,12 @@ class MariaDbServer:
         query = f"?{urlencode(parameters)}" if parameters else ""
         return f"mysql://{user}:{quote(password, safe='')}@{host}:{port or self.port}/{database}{query}"
 
+    @property
+    def pid(self) -> int:
+        """The number of the server's process, which runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def options(self) -> dict[str, str]:
         """The same as options of a table."""
         given = {"host": "127.0.0.1", "port": str(self.port), "database": DATABASE}

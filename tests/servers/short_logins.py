@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from lookup_hints.spi import AsyncLookup
 from lookup_hints.spi.request_and_answer import LookupTable, Outcomes, PlacedRows
+from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 from tests.unit.connectors.asking import request_for
@@ -86,6 +87,38 @@ def postgres_table(server: PostgresServer, life: float = LIFE) -> Iterator[tuple
             "idle-timeout": "100 ms",
         }
         yield LookupTable("people", SCHEMA, ("id",), options), issuer
+
+
+@contextmanager
+def mysql_table(server: MariaDbServer, life: float = LIFE) -> Iterator[tuple[LookupTable, Issuer]]:
+    """The same for a user of MariaDB, whose passwords are replaced by one that nobody knows."""
+    user = f"short_{next(_numbers)}"
+    people = ", ".join(f"({key}, 'name {key}')" for key in range(KEYS))
+    server.execute(
+        f"CREATE OR REPLACE TABLE short_people (id BIGINT PRIMARY KEY, name TEXT);"
+        f"INSERT INTO short_people VALUES {people}; CREATE USER {user}@'127.0.0.1'; GRANT SELECT ON short_people TO {user}@'127.0.0.1'"
+    )
+
+    def change(token: str) -> None:
+        server.execute(f"ALTER USER {user}@'127.0.0.1' IDENTIFIED BY '{token}'")
+
+    ends: list[threading.Timer] = []
+
+    def grant(token: str, seconds: float) -> None:
+        change(token)
+        ends.append(threading.Timer(seconds, lambda: change(token_urlsafe())))
+        ends[-1].start()
+
+    issuer = Issuer(grant, life)
+    with function_of(issuer) as reference:
+        options = {"connector": "mysql", "url": f"mysql://{user}:{reference}@127.0.0.1:{server.port}/shop"}
+        options |= {"table-name": "short_people", "idle-timeout": "100 ms"}
+        try:
+            yield LookupTable("people", SCHEMA, ("id",), options), issuer
+        finally:
+            for end in ends:
+                end.cancel()
+                end.join()
 
 
 @contextmanager

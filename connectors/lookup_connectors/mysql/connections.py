@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Any, NamedTuple
 
@@ -29,7 +29,6 @@ _SESSION = (
 )
 _MOST_STATEMENTS = 64
 _HAND_BACK_SECONDS = 2.0
-_BATCH_ROWS = 10_000
 
 
 class Found(NamedTuple):
@@ -68,12 +67,11 @@ class MysqlConnection:
             rows: Sequence[tuple[Any, ...]] = (await statement.execute(values)).rows
             return rows
 
-    async def stream(self, sql: str) -> AsyncGenerator[Sequence[tuple[Any, ...]], None]:
-        """The rows of ``sql`` as texts and bytes, as fast as they are taken."""
+    async def open_stream(self, sql: str) -> Any:
+        """A cursor over the rows of ``sql``, which come as texts and bytes, as fast as they are taken."""
         cursor = self.driver.cursor(SSCursor)
         await cursor.execute(sql)
-        while rows := await cursor.fetchmany(_BATCH_ROWS):
-            yield rows
+        return cursor
 
 
 class MysqlPool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -66,6 +65,8 @@ from lookup_hints.spi import (
 from lookup_hints.spi.secrets import has_reference
 
 _LOOKS_AT_TYPES = 3
+# Rows that are read at once of a whole table: few first, then as many as make a batch of so many bytes.
+_FIRST_ROWS, _MOST_ROWS, _CHUNK_BYTES = 16, 10_000, 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -318,13 +319,13 @@ class MysqlConnector(PooledSqlConnector[_OpenMysql, MysqlConnection]):
             selected = ", ".join(plans[name].in_text() for name in schema.names) or "1"
             query = f"SELECT {selected} FROM {relation.sql}{' WHERE ' if where else ''}{where}"  # noqa: S608  quoted
             key = self.table.primary_key
-            async with aclosing(connection.stream(query)) as streamed:
-                async for rows in streamed:
-                    values = dict(zip(schema.names, zip(*rows, strict=True), strict=False))
-                    for batch in self._convert_columns(
-                        plans, schema, values, key, MysqlColumn.from_text
-                    ).to_batches():
-                        yield batch
+            cursor, size = await connection.open_stream(query), _FIRST_ROWS
+            while rows := await cursor.fetchmany(size):
+                values = dict(zip(schema.names, zip(*rows, strict=True), strict=False))
+                found = self._convert_columns(plans, schema, values, key, MysqlColumn.from_text)
+                size = max(1, min(2 * size, _MOST_ROWS, _CHUNK_BYTES * len(rows) // max(found.nbytes, 1)))
+                for batch in found.to_batches():
+                    yield batch
 
     async def _read_size(self, connection: MysqlConnection) -> TableSize:
         return (await table_size(connection, await self._find_relation(connection)))[0]

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lookup_connectors.memory import MemoryConnector, put_rows
+from lookup_connectors.mysql import MysqlConnector
 from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.sqlite import SqliteConnector
 
@@ -20,6 +21,7 @@ from lookup_hints.spi import Changes, ChangesRequest, ReportsChanges
 from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ
 from lookup_hints.spi.request_and_answer import LookupTable
 from tests.servers.connectors.test_statistics import locked
+from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PASSWORD, PostgresServer
 
 MICRO = timedelta(microseconds=1)
@@ -53,6 +55,33 @@ def postgres(
     rows = ", ".join(f"({number}, {value})" for number, value in enumerate(values))
     server.execute(f'CREATE TABLE "{name}" (id bigint, at {sql}); INSERT INTO "{name}" VALUES {rows}')
     return PostgresConnector(table_of(name, kind, connector="postgres", url=server.url()))
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "values"),
+    [
+        ("INT UNSIGNED", pa.int64(), [1, 2, 4294967295]),
+        ("DATE", pa.date32(), [date(2024, 2, 28), date(2024, 2, 29), date(9999, 12, 31)]),
+        ("DATETIME(6)", TIMESTAMP_NTZ, [datetime(2024, 3, 31, 1, 59, 59, each) for each in (1, 2, 999_999)]),
+        (
+            "TIMESTAMP(6) NULL",
+            TIMESTAMP,
+            [datetime(2024, 3, 31, 2, 0, 0, each, timezone.utc) for each in (1, 2, 3)],
+        ),
+    ],
+)
+def test_mysql_tells_what_is_greater(
+    mariadb_server: MariaDbServer, name: str, sql: str, kind: pa.DataType, values: list[Any]
+) -> None:
+    spelled = [f"'{str(each).partition('+')[0]}'" for each in values]
+    rows = ", ".join(f"({number}, {each})" for number, each in enumerate([*spelled, "NULL"]))
+    mariadb_server.execute(f"CREATE TABLE `{name}` (id BIGINT, at {sql}); INSERT INTO `{name}` VALUES {rows}")
+    options = {"connector": "mysql", **mariadb_server.options(), "table-name": f"`{name}`"}
+    connector = MysqlConnector(table_of(name, kind, **options))
+    assert told(connector, None, kind) == (values[2], None)
+    assert told(connector, values[0], kind) == (values[2], [1, 2])
+    assert told(connector, values[2], kind) == (values[2], [])
+    assert told(connector, values[0], kind, most=1) == (values[2], None)
 
 
 MOMENT = datetime(2024, 3, 31, 1, 59, 59, 999_998)

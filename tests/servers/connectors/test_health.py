@@ -17,6 +17,7 @@ from lookup_hints.tables.catalog import build_connector
 from lookup_hints.worker.doctor_checks import checks_of
 from tests.servers.certificates import Certificates
 from tests.servers.http_server import Api
+from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PASSWORD, PostgresServer, free_port
 from tests.servers.redis import RedisServer, running_redis
 from tests.servers.tls import tls_front
@@ -76,6 +77,11 @@ def postgres(
     return {"connector": "postgres", "url": where, "table-name": table or "health.customers"}
 
 
+def mysql(server: MariaDbServer, table: str = "customers", **url: Any) -> dict[str, str]:
+    where = server.url(**{"database": "health", "user": "few", "password": "pw", **url})
+    return {"connector": "mysql", "url": where, "table-name": table}
+
+
 @contextlib.contextmanager
 def black_hole() -> Iterator[int]:
     """A port that answers nobody: its queue is full, and the system drops what comes."""
@@ -110,6 +116,61 @@ def test_a_table_of_postgres_that_is_well(postgres_server: PostgresServer) -> No
     assert "1 worker processes x 4 connections = 4; " in by_name["connections"].what
     assert by_name["lookup"].what == "by id: 10 lookups of keys of the table, 10 found"
     assert len(by_name["lookup"].seconds) == 10
+
+
+@pytest.fixture
+def mysql_shop(mariadb_server: MariaDbServer) -> MariaDbServer:
+    mariadb_server.execute(
+        """
+        CREATE OR REPLACE DATABASE health; USE health;
+        CREATE TABLE customers (id BIGINT PRIMARY KEY, name VARCHAR(99) NOT NULL, note VARCHAR(99));
+        INSERT INTO customers SELECT seq, CONCAT('name ', seq), REPEAT('x', 90) FROM seq_1_to_30000;
+        ANALYZE TABLE customers;
+        CREATE VIEW seen AS SELECT * FROM customers;
+        CREATE TABLE secret AS SELECT * FROM customers;
+        CREATE OR REPLACE USER few@'127.0.0.1' IDENTIFIED BY 'pw';
+        GRANT SELECT ON health.customers TO few@'127.0.0.1'; GRANT SELECT ON health.seen TO few@'127.0.0.1';
+        GRANT INSERT ON health.secret TO few@'127.0.0.1';
+        """
+    )
+    return mariadb_server
+
+
+def test_a_table_of_mysql_is_looked_at_step_by_step(mysql_shop: MariaDbServer) -> None:
+    found = looked_at(mysql(mysql_shop))
+    names = ("dns", "tcp", "login", "table", "columns", "rights", "index", "connections", "lookup")
+    assert verdicts(found) == [(name, "ok") for name in names]
+    by_name = {check.name: check for check in found}
+    assert by_name["login"].what.startswith("as few@127.0.0.1 in database health, 10.")
+    assert by_name["index"].what == "PRIMARY (id) serves id"
+    assert by_name["lookup"].what == "by id: 10 lookups of keys of the table, 10 found"
+    slow = wrong(looked_at(mysql(mysql_shop), keys=(("name",),)))
+    assert slow.what == "no valid index begins with name: each request reads the whole table"
+    assert slow.cure == "CREATE INDEX by_key ON `health`.`customers` (`name`)."
+    text = pa.schema([("id", pa.string()), ("name", pa.string())])
+    assert wrong(looked_at(mysql(mysql_shop), schema=text)).cure == "Declare it BIGINT."
+    view = {check.name: check for check in looked_at(mysql(mysql_shop, "seen"))}
+    assert view["index"].verdict == "skipped"
+    crowd = wrong(looked_at(mysql(mysql_shop), processes=100))
+    assert (crowd.name, crowd.verdict) == ("connections", "fail")
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "name", "told"),
+    [
+        ("customers", {"password": "hunter2"}, "login", "Access denied for user 'few'@'127.0.0.1'"),
+        ("customers", {"database": "nowhere"}, "database", "Access denied for user"),
+        ("custommers", {}, "table", "shows this user no table or view custommers in health"),
+        ("secret", {}, "rights", "SELECT command denied"),
+        ("customers", {"sslmode": "require"}, "tls", "the server has no TLS"),
+    ],
+)
+def test_what_is_wrong_with_a_table_of_mysql_is_named(
+    mysql_shop: MariaDbServer, table: str, change: dict[str, str], name: str, told: str
+) -> None:
+    found = wrong(looked_at(mysql(mysql_shop, table, **change)))
+    assert found.name == name
+    assert told in found.what
 
 
 def test_nothing_is_written_and_no_connection_is_left(postgres_server: PostgresServer) -> None:

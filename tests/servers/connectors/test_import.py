@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lookup_connectors.mysql import MysqlConnector
 
 from lookup_hints.cli.check import check_script
 from lookup_hints.cli.import_http_tables import NoTable
@@ -30,8 +31,9 @@ from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from tests.servers.certificates import Certificates
 from tests.servers.connectors.http_asking import ask
 from tests.servers.http_server import Api
+from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PASSWORD, PostgresServer
-from tests.unit.connectors.asking import ask as ask_postgres
+from tests.unit.connectors.asking import ask as ask_database
 
 DOCUMENTS = Path(__file__).parent / "openapi"
 
@@ -596,7 +598,7 @@ def test_tables_of_postgres_have_their_keys_types_and_comments_and_no_password(
     referred = imported("--url", "${env:LOOKUP_DATABASE_URL}", "--table", "shop.customers")
     assert referred.table == tables["customers"]
     assert "`name` STRING COMMENT 'as it\\'s said'" in printed.out
-    assert ask_postgres(tables["customers"], {"id": [1, 2]}) == [
+    assert ask_database(tables["customers"], {"id": [1, 2]}) == [
         {
             "id": 1,
             "name": "Ada",
@@ -604,13 +606,39 @@ def test_tables_of_postgres_have_their_keys_types_and_comments_and_no_password(
             "Odd Name": [Decimal("1.50")],
         }
     ]
-    assert ask_postgres(tables["codes"], {"zone": ["b"], "code": ["x"]}, ["meaning"]) == [
+    assert ask_database(tables["codes"], {"zone": ["b"], "code": ["x"]}, ["meaning"]) == [
         {"code": "x", "zone": "b", "meaning": None}
     ]
     [told] = printed.err.splitlines()
     assert re.fullmatch(
         r"""no table: shop."Twice": its columns '\w+' and '\w+' differ in capitals alone""", told
     )
+
+
+def test_tables_of_mysql_have_their_keys_types_and_comments_and_no_password(
+    mariadb_server: MariaDbServer, imported: Import, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mariadb_server.execute(
+        """
+        CREATE OR REPLACE DATABASE stock; USE stock;
+        CREATE TABLE goods (id BIGINT UNSIGNED PRIMARY KEY, name VARCHAR(9) COMMENT 'as it''s said', at TIMESTAMP NULL);
+        INSERT INTO goods VALUES (1, 'Ada', '2024-02-29 12:00:00');
+        CREATE TABLE `Odd "goods"` (code CHAR(3), zone CHAR(3) NOT NULL, UNIQUE (code), UNIQUE (zone, code));
+        """
+    )
+    url = mariadb_server.url()
+    printed = imported("--url", url, "--table", "stock.*")
+    assert "s3cret" not in printed.out + printed.err
+    monkeypatch.setenv("LOOKUP_DATABASE_URL", url)
+    tables = printed.tables
+    assert {name: table.primary_key for name, table in tables.items()} == {
+        "goods": ("id",),
+        "Odd_goods": (),
+    }
+    assert "`name` STRING COMMENT 'as it\\'s said'" in printed.out
+    assert ask_database(tables["goods"], {"id": [Decimal(1)]}, connector_type=MysqlConnector) == [
+        {"id": Decimal(1), "name": "Ada", "at": datetime(2024, 2, 29, 12, tzinfo=timezone.utc)}
+    ]
 
 
 @pytest.mark.parametrize(

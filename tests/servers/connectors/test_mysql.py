@@ -235,6 +235,34 @@ def test_a_thousand_keys_are_found_by_index(mariadb_server: MariaDbServer, keys:
     assert during(MysqlConnector(customers(mariadb_server)), explain) == ["range"]
 
 
+@pytest.mark.parametrize(
+    "charset",
+    ["latin1", "utf8mb3", "utf8mb4 COLLATE utf8mb4_unicode_ci", "utf8mb4 COLLATE utf8mb4_bin", "ascii"],
+)
+def test_texts_are_found_by_index_in_each_character_set(mariadb_server: MariaDbServer, charset: str) -> None:
+    mariadb_server.execute(
+        f"CREATE OR REPLACE TABLE texts (id BIGINT, kind INT, name VARCHAR(40) CHARACTER SET {charset}, KEY (name, kind));"
+        "INSERT INTO texts SELECT seq, seq % 10, CONCAT('name ', seq) FROM seq_1_to_20000; ANALYZE TABLE texts"
+    )
+
+    async def explain(connector: MysqlConnector) -> list[str]:
+        assert connector._live is not None
+        found = []
+        for names in ({"name"}, {"name", "kind"}):
+            keys = {"name": [f"name {each}" for each in range(100)], "kind": [*range(100)]}
+            request = request_for(SCHEMA, {name: keys[name] for name in keys if name in names})
+            [question] = connector._live.statements.of(request, request.keys)
+            async with connector._live.pool.borrowed() as connection:
+                rows = (await connection.ask(f"EXPLAIN {question.sql}", question.values)).rows
+                found += [f"{row[3]} {row[5]}" for row in rows]
+        return found
+
+    table = customers(mariadb_server, table_name="texts")
+    assert during(MysqlConnector(table), explain) == ["range name", "range name"]
+    found = ask(table, {"name": ["name 7", "NAME 8", "name 9 "]})
+    assert [row["id"] for row in found if row["name"] in ("name 7", "NAME 8", "name 9 ")] == [7]
+
+
 def test_requests_of_many_sizes_prepare_few_statements(mariadb_server: MariaDbServer) -> None:
     async def prepared(connector: MysqlConnector) -> int:
         for size in range(1, 300):
@@ -266,6 +294,9 @@ def test_an_answer_that_is_too_large_is_asked_for_in_parts(mariadb_server: Maria
                 at += fitting
         return fitting, rows
 
+    batches = [batch.num_rows for batch in MysqlConnector(table).scan(SCHEMA)]
+    assert max(batches) < 64, "large rows are read some at a time"
+    assert sum(batches) == 64
     fitting, rows = during(MysqlConnector(table), ask_all)
     assert 1 <= fitting <= 5
     assert rows == 64

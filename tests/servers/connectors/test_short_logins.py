@@ -8,12 +8,14 @@ from contextlib import ExitStack
 
 import pytest
 from lookup_connectors.http import HttpConnector
+from lookup_connectors.mysql import MysqlConnector
 from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.redis import RedisConnector
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import known_secrets
+from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 from tests.servers.short_logins import (
@@ -22,6 +24,7 @@ from tests.servers.short_logins import (
     function_of,
     http_table,
     look_up_for,
+    mysql_table,
     postgres_table,
     redis_table,
 )
@@ -49,6 +52,14 @@ def test_postgres_goes_on_while_passwords_end(postgres_server: PostgresServer, s
     assert asked > 10
     assert len(issuer.given) >= 2
     assert logins(postgres_server) - before > 10, "connections were made all the time"
+
+
+def test_mysql_goes_on_while_passwords_end(mariadb_server: MariaDbServer, stack: ExitStack) -> None:
+    table, issuer = stack.enter_context(mysql_table(mariadb_server))
+    asked, failures = look_up_for(SECONDS, MysqlConnector(table))
+    assert not failures
+    assert asked > 10
+    assert len(issuer.given) >= 2
 
 
 def test_redis_goes_on_while_passwords_end(redis_server: RedisServer, stack: ExitStack) -> None:
