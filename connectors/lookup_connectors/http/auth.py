@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus, urlencode, urlsplit
 
+from lookup_connectors.http.auth_interface import Auth
+from lookup_connectors.http.aws_signature import AwsSignature
 from lookup_connectors.http.client import HttpClient, one_of
 from lookup_connectors.http.network import basic
 from lookup_connectors.http.request import Request
@@ -22,27 +24,6 @@ from lookup_hints.spi.secrets import calls
 
 # A token is renewed this long before it ends, or in the last tenth of its life where that is shorter.
 _EARLY_SECONDS = 30.0
-
-
-class Auth:
-    """Headers that stay the same: basic, a bearer token, an API key, or none."""
-
-    renews = False
-
-    def __init__(self, headers: dict[str, str]) -> None:
-        self._headers = headers
-
-    @property
-    def known(self) -> dict[str, str] | None:
-        """The headers for the next request; None where they must be fetched first."""
-        return self._headers
-
-    async def fetched(self, client: HttpClient, lease: ByteLease, timeout: float) -> dict[str, str]:
-        """The headers for the next request."""
-        return self._headers
-
-    def forget(self, refused: dict[str, str]) -> None:
-        """The server refused these: others must be fetched."""
 
 
 class CalledAuth(Auth):
@@ -229,6 +210,8 @@ def auth_of(
     Raises:
         HttpFailure: .netrc cannot be read.
     """
+    if options["aws-service"] is not None:
+        return AwsSignature(table.name, options, secrets)
     if table.called:
         return CalledAuth(table, declared)
     if static := _static_headers(options):

@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 from urllib.parse import urljoin
 
-from lookup_connectors.http.auth import Auth
+from lookup_connectors.http.auth_interface import Auth
 from lookup_connectors.http.classification import SMALL_BODY, Classification
 from lookup_connectors.http.client import HeldBack, HttpClient, one_of
 from lookup_connectors.http.error_bodies import pause_told
@@ -113,11 +113,10 @@ class Exchange:
             credentials = self.auth.known if begun is None else begun.credentials
             if credentials is None:
                 credentials = await self.auth.fetched(self.client, lease, self._seconds_left(deadline))
-            signed = self._with_credentials(request, credentials)
             try:
                 if begun is None:
                     response, classified, wait = await self._with_permit(
-                        signed, own, deadline, lease, after=after
+                        request, credentials, own, deadline, lease, after=after
                     )
                 elif isinstance(begun.came, Exception):
                     raise begun.came
@@ -130,7 +129,7 @@ class Exchange:
                 # Few at once, as they serve to detect a server that is down.
                 async with one_of(self._second_tries, lease):
                     response, classified, wait = await self._with_permit(
-                        signed, own, deadline, lease, fresh=True
+                        request, credentials, own, deadline, lease, fresh=True
                     )
             begun = None
             if wait is not None:
@@ -154,6 +153,7 @@ class Exchange:
     async def _with_permit(
         self,
         request: Request,
+        credentials: dict[str, str],
         own: Permits,
         deadline: float | None,
         lease: ByteLease,
@@ -178,8 +178,10 @@ class Exchange:
             wait = 0.0
             may_send = partial(own.may_send, started)
             try:
+                # Signed no sooner: a signature holds the time, and a permit may take minutes.
+                signed = self._with_credentials(request, credentials)
                 response = await self.client.send(
-                    request, self._seconds_left(deadline), lease, fresh=fresh, may_send=may_send
+                    signed, self._seconds_left(deadline), lease, fresh=fresh, may_send=may_send
                 )
                 classified, ending, pause = self.assessed(response)
             except HeldBack:
@@ -270,7 +272,7 @@ class Exchange:
         if not credentials and not request.headers:
             return request
         if request.origin == self.home:
-            return request._replace(headers={**request.headers, **credentials}) if credentials else request
+            return self.auth.applied(request, credentials) if credentials else request
         hidden = _OURS | request.private.headers
         headers = {name: text for name, text in request.headers.items() if name.lower() not in hidden}
         return request._replace(headers=headers)

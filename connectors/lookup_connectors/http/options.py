@@ -197,6 +197,11 @@ WHO = (
     Option("oauth2-scope", TEXT, "The scope to ask for."),
     Option("oauth2-audience", TEXT, "The audience to ask for."),
     Option("oauth2-client-auth", choice("header", "body"), "Where the secret goes.", default="header"),
+    Option("aws-service", TEXT, "Sign requests for this service of AWS (Signature Version 4): `dynamodb`."),
+    Option("aws-region", TEXT, "The region to sign for; that of the environment by default."),
+    Option("aws-access-key-id", TEXT, "The key to sign with; by default what the AWS CLI would find."),
+    Option("aws-secret-access-key", TEXT, "The secret of that key.", secret=True),
+    Option("aws-session-token", TEXT, "The token of a key that ends.", secret=True),
     Option("tls-ca", FILE, "File of the authorities to trust, on each worker."),
     Option("tls-cert", FILE, "File of the client's certificate."),
     Option("tls-key", FILE, "File of the client's private key, where it is not with the certificate."),
@@ -219,6 +224,10 @@ _BELONGS = {
     "oauth2-scope": "oauth2-token-url",
     "oauth2-audience": "oauth2-token-url",
     "oauth2-client-auth": "oauth2-token-url",
+    "aws-region": "aws-service",
+    "aws-access-key-id": "aws-service",
+    "aws-secret-access-key": "aws-access-key-id",
+    "aws-session-token": "aws-access-key-id",
     "tls-key": "tls-cert",
     "tls-key-password": "tls-cert",
 }
@@ -366,9 +375,10 @@ class _HttpPlanning:
     def _check_called_header(self, key: str, text: str) -> None:
         if _BRACES.search(_REFERENCE.sub("", text)):
             self._add_problem(f"{key!r}: a header with ${{call:}} names no column", "Use a header for each.")
-        if "oauth2-token-url" in self._options:
-            twice = f"{key!r} and 'oauth2-token-url' are different ways to say who we are"
-            self._add_problem(twice, "Give one.")
+        for other in ("oauth2-token-url", "aws-service"):
+            if other in self._options:
+                twice = f"{key!r} and {other!r} are different ways to say who we are"
+                self._add_problem(twice, "Give one.")
 
     def _read_body(
         self, parsed_query: Callable[[str], QueryTemplate], headers: dict[str, Template]
@@ -512,7 +522,11 @@ class _HttpPlanning:
                 self._add_problem(f"column {name!r} is metadata, and cannot stand in a request")
 
     def _check_credentials(self) -> None:
-        ways = [key for key in ("username", "token", "api-key", "oauth2-token-url") if key in self._options]
+        ways = [
+            key
+            for key in ("username", "token", "api-key", "oauth2-token-url", "aws-service")
+            if key in self._options
+        ]
         if len(ways) > 1:
             self._add_problem(
                 f"{' and '.join(map(repr, ways))} are different ways to say who we are", "Give one."
@@ -520,6 +534,8 @@ class _HttpPlanning:
         for key, to in _BELONGS.items():
             if key in self._options and to not in self._options:
                 self._add_problem(f"{key!r} is of no use without {to!r}")
+        if "aws-access-key-id" in self._options and "aws-secret-access-key" not in self._options:
+            self._add_problem("'aws-access-key-id' needs 'aws-secret-access-key'")
         for key in ("oauth2-client-id", "oauth2-client-secret"):
             if "oauth2-token-url" in self._options and key not in self._options:
                 self._add_problem(f"'oauth2-token-url' needs {key!r}")

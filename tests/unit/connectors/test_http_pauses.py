@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from lookup_connectors.http.auth import Auth
+from lookup_connectors.http.auth_interface import Auth
 from lookup_connectors.http.classification import Classification
 from lookup_connectors.http.client import HeldBack, HttpClient, MaySend
 from lookup_connectors.http.exchange import Exchange

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from lookup_connectors.http.auth import Auth
+from lookup_connectors.http.auth_interface import Auth
 from lookup_connectors.http.classification import Classification
 from lookup_connectors.http.client import MaySend
 from lookup_connectors.http.client_httptools import HttptoolsClient

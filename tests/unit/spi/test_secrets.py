@@ -78,7 +78,10 @@ def test_references_and_what_only_looks_like_a_password_stay(text: str) -> None:
     [
         ("postgres:PostgresConnector", "url password"),
         ("redis:RedisConnector", "url password"),
-        ("http:HttpConnector", "proxy password token api-key oauth2-client-secret tls-key-password"),
+        (
+            "http:HttpConnector",
+            "proxy password token api-key oauth2-client-secret aws-secret-access-key aws-session-token tls-key-password",
+        ),
         ("adbc:AdbcConnector", "uri password adbc.db. adbc.connection."),
     ],
 )
