@@ -13,6 +13,7 @@ from pyarrow import types
 from lookup_hints.errors import counted
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.spi import AsyncRowLookup, Connector
+from lookup_hints.spi.multiple_match import ALL, multiple_match_of
 from lookup_hints.spi.request_and_answer import LookupTable, OrderCondition
 
 
@@ -453,10 +454,20 @@ class LookupSpec:
         return order if is_past else None
 
     @property
+    def match_key(self) -> tuple[str, ...]:
+        """The primary key of which one row counts; empty where all do, or where it makes no difference.
+
+        A SEMI or ANTI join by key alone has equal rows, however many a key has.
+        """
+        table = self.table
+        is_there = self.kind in ("LEFT SEMI", "LEFT ANTI") and {*self.columns} <= {*table.primary_key}
+        return () if is_there or multiple_match_of(table) == ALL else table.primary_key
+
+    @property
     def held_columns(self) -> tuple[str, ...]:
         """The columns of a row that are held until it is returned."""
         compared = () if self.chosen_order is None else self.chosen_order.columns
-        return tuple(dict.fromkeys((*self.columns, *compared)))
+        return tuple(dict.fromkeys((*self.columns, *compared, *self.match_key)))
 
     @property
     def answer_schema(self) -> pa.Schema:

@@ -389,7 +389,13 @@ class _TextPlanning(Context):
     def name_function(self, spec: LookupSpec, repeated: bool) -> str:
         return f"lookup_{spec.table.name}"
 
-    def name_scan(self, table: LookupTable, columns: tuple[str, ...], filters: tuple[Filter, ...]) -> str:
+    def name_scan(
+        self,
+        table: LookupTable,
+        columns: tuple[str, ...],
+        filters: tuple[Filter, ...],
+        match_key: tuple[str, ...],
+    ) -> str:
         return f"lookup_scan_{table.name}"
 
 

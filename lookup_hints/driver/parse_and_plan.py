@@ -294,8 +294,14 @@ class _SparkPlanning(Context):
             f"lookup_{_alias_in_name(spec.name.alias)}", spec, repeated, self._transport
         )
 
-    def name_scan(self, table: LookupTable, columns: tuple[str, ...], filters: tuple[Filter, ...]) -> str:
-        return self._functions.name(SCAN_PREFIX, self.connector(table), columns, filters)
+    def name_scan(
+        self,
+        table: LookupTable,
+        columns: tuple[str, ...],
+        filters: tuple[Filter, ...],
+        match_key: tuple[str, ...],
+    ) -> str:
+        return self._functions.name(SCAN_PREFIX, self.connector(table), columns, filters, match_key)
 
     def wrapping(self, kind: pa.DataType) -> tuple[str, str]:
         return wrapping_for(self._transport)(kind)

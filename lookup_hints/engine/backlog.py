@@ -19,7 +19,7 @@ from lookup_hints.engine.input_window import HeldWindows, Window
 from lookup_hints.engine.permits import RequestLimiter
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.task_recorder import RequestObserver, TaskRecorder
-from lookup_hints.spi.request_and_answer import LookupRequest, Outcomes
+from lookup_hints.spi.request_and_answer import LookupRequest
 
 
 class Batch:
@@ -118,16 +118,16 @@ class ScheduledRequest:
         return [notes.get(code) for code in codes.to_pylist()]
 
     def without_failed(
-        self, placed: Placed, answer: Outcomes
+        self, placed: Placed, failures: Mapping[int, Exception], notes: Mapping[int, Any]
     ) -> tuple[ScheduledRequest, Placed, Mapping[int, Any]]:
         """This request with its answer, reduced to the keys that did not fail."""
-        others = absent(pa.array(answer.failures, pa.int32()), self.request.keys.num_rows)
+        others = absent(pa.array(failures, pa.int32()), self.request.keys.num_rows)
         if not len(others):
             return replace(self, parts=(), codes=others), placed, {}
         positions = pc.index_in(placed.positions, value_set=others)
         found = Placed(placed.rows, positions).filter(positions.is_valid())
-        notes = {now: answer.notes[was] for now, was in enumerate(others.to_pylist()) if was in answer.notes}
-        return self.among(others), found, notes
+        of_others = {now: notes[was] for now, was in enumerate(others.to_pylist()) if was in notes}
+        return self.among(others), found, of_others
 
 
 @dataclass(frozen=True)

@@ -71,12 +71,16 @@ def _source(spec: LookupSpec) -> str:
 
 def shown_keys(keys: pa.Table) -> str:
     """How many ``keys`` there are, the first few in full: ``2 keys (id = 1; id = 2)``."""
-    some = keys.slice(0, _KEYS_SHOWN).to_pylist()
-    shown = "; ".join(
-        ", ".join(f"{name} = {_short_repr(value)}" for name, value in row.items()) for row in some
-    )
+    some = keys.slice(0, _KEYS_SHOWN)
+    shown = "; ".join(shown_key(some.slice(at, 1)) for at in range(some.num_rows))
     more = "; ..." if keys.num_rows > _KEYS_SHOWN else ""
     return f"{counted(keys.num_rows, 'key')} ({shown}{more})"
+
+
+def shown_key(keys: pa.Table) -> str:
+    """The first of ``keys``: ``id = 1, part = 'a'``."""
+    (row,) = keys.slice(0, 1).to_pylist()
+    return ", ".join(f"{name} = {_short_repr(value)}" for name, value in row.items())
 
 
 def _short_repr(value: object) -> str:

@@ -15,10 +15,12 @@ from lookup_hints.engine.arrow import KnownAnswers, Placed, absent, count_up_to,
 from lookup_hints.engine.backlog import Batch, LookupState, Part, ScheduledRequest
 from lookup_hints.engine.event_log import connector_name, failure, is_defect, out_of_time
 from lookup_hints.engine.input_window import Window
+from lookup_hints.engine.multiple_match import errors_by_position, first_rows, positions_with_several
 from lookup_hints.errors import ConnectorError, LookupTimeout, SourceDown
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.task_recorder import TaskRecorder
 from lookup_hints.spi import ReportsOutcomes
+from lookup_hints.spi.multiple_match import ERROR, multiple_match_of
 from lookup_hints.spi.request_and_answer import LookupRequest, Outcome, PlacedRows
 
 
@@ -97,6 +99,8 @@ class Settling:
     def __init__(self, state: LookupState, random: Random, keep: Keep) -> None:
         self._state, self._spec, self._settings = state, state.spec, state.spec.settings
         self._random = random
+        self._match_key = state.spec.match_key
+        self._is_one_required = multiple_match_of(state.spec.table) == ERROR
         self.given_up = GivenUp(state.spec, state.recorder, keep)
 
     def fail(self, ask: ScheduledRequest, error: Exception, now: float) -> None:
@@ -143,7 +147,7 @@ class Settling:
         What the retry policy would ask again is asked: a late row is not known yet.
         """
         size = window.keys.num_rows
-        known = self._without_retried(known, size)
+        known = self._without_several(self._without_retried(known, size))
         found = pa.concat_arrays([count_up_to(0), *(each.positions for each in known.found)])
         hits = present(found, size)
         settled = pa.concat_arrays([hits, known.missing])
@@ -180,6 +184,23 @@ class Settling:
         missing = known.missing.filter(pc.invert(pc.is_in(known.missing, value_set=again)))
         return replace(known, found=tuple(found), missing=missing)
 
+    def several_rows(self, placed: Placed) -> dict[int, Exception]:
+        """An error for each key with several rows of which there must be one, by its position."""
+        if not (self._match_key and self._is_one_required) or not placed.rows.num_rows:
+            return {}
+        return errors_by_position(placed, self._match_key)
+
+    def _without_several(self, known: KnownAnswers) -> KnownAnswers:
+        """``known`` without keys of which one row must be there, and several are: the source decides."""
+        if not (self._match_key and self._is_one_required):
+            return known
+        several = [positions_with_several(each, self._match_key) for each in known.found]
+        found = (
+            each.filter(pc.invert(pc.is_in(each.positions, value_set=own)))
+            for each, own in zip(known.found, several, strict=True)
+        )
+        return replace(known, found=tuple(found))
+
     def _positions_to_retry(self, placed: Placed, missed: pa.Array, size: int) -> pa.Array:
         retry = self._settings.retry
         if retry.on_rows is None:
@@ -193,6 +214,8 @@ class Settling:
 
     def _keep_rows(self, window: Window, placed: Placed) -> None:
         if placed.rows.num_rows:
+            if self._match_key:
+                placed = first_rows(placed, self._match_key)
             found = Placed(placed.rows.select(self._spec.held_columns), placed.positions)
             self._state.held.keep(window, found)
 
@@ -257,9 +280,7 @@ class Settling:
         if not len(positions):
             return part
         for each in fallback:
-            self._state.held.keep(
-                part.batch.window, Placed(each.rows.select(self._spec.held_columns), each.positions)
-            )
+            self._keep_rows(part.batch.window, each)
         is_settled = pc.is_in(part.positions, value_set=positions)
         settled = replace(part, positions=part.positions.filter(is_settled))
         self._state.recorder.count(hits=len(settled), cache_stale=len(settled))

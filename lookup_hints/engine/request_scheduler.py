@@ -333,12 +333,13 @@ class RequestScheduler:
         self._state.size.found(ask.request.keys.num_rows, nbytes)
         self.recorder.found(nbytes)
         self._sort_wide_windows()
-        notes: Mapping[int, Any] = {}
+        notes: Mapping[int, Any] = answer.notes if isinstance(answer, Outcomes) else {}
+        failures = self._settling.several_rows(placed)
         if isinstance(answer, Outcomes):
-            notes = answer.notes
-            if answer.failures:
-                self._take_failures(ask, answer.failures, now)
-                ask, placed, notes = ask.without_failed(placed, answer)
+            failures |= answer.failures
+        if failures:
+            self._take_failures(ask, failures, now)
+            ask, placed, notes = ask.without_failed(placed, failures, notes)
         for part, share in ask.shares(placed):
             self._settling.judge(part, share, ask.asked, now, ask.notes_of(part, notes))
 

@@ -18,6 +18,8 @@ from lookup_hints.spi.lookup_options import (
     FULL_CACHE_KEYS,
     RETRY_KEYS,
 )
+from lookup_hints.spi.multiple_match import ALL, FIRST, multiple_match_of
+from lookup_hints.spi.request_and_answer import LookupTable
 
 Figures = Mapping[LookupName, Sequence[tuple[str, str]]]
 """Measured figures of lookups: name and text of each."""
@@ -73,11 +75,20 @@ def _scan_text(scan: TableScan) -> str:
         *(("instead", text) for text in [scan.decision.other_way] if text),
         ("columns", ", ".join(scan.columns)),
         *([("filters", " AND ".join(map(str, scan.filters)))] if scan.filters else []),
+        *_match_facts(table, scan.match_key),
         ("connector", table.connector),
         ("read by", at_once),
         *(("warning", text) for text in [scan.warning] if text),
     ]
     return "\n".join([f"Whole table {table.name} is read", *_aligned_lines(facts)])
+
+
+def _match_facts(table: LookupTable, key: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """How many rows of ``key`` count, where that is not all of them."""
+    how = multiple_match_of(table)
+    if key and how != ALL:
+        several = "others are left out" if how == FIRST else "several are an error"
+        yield "one row of", f"{', '.join(key)}: {several} ('multiple-match' = {how!r}, table)"
 
 
 def rows_of(scan: TableScan) -> str:
@@ -133,6 +144,7 @@ def _join_facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]
     yield from [("keys", ", ".join(keys))] if keys else []
     if join.order is not None:
         yield "rows", _order_text(plan, join.order, join.function.order_asked)
+    yield from _match_facts(join.function.table, join.function.match_key)
     yield "columns", ", ".join(join.function.columns)
     if join.form.shown:
         yield "place", join.form.shown

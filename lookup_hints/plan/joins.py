@@ -230,6 +230,7 @@ class TableScan:
         decision: why it is read, and the cost of looking up instead.
         size: the size of the table, as far as its source knows it.
         filters: conditions of the query that the source applies.
+        match_key: the primary key of which one row counts; empty where all do.
         warning: a warning for a read that may be unintended; else empty.
     """
 
@@ -240,6 +241,7 @@ class TableScan:
     decision: AccessDecision
     size: TableSize
     filters: tuple[Filter, ...]
+    match_key: tuple[str, ...]
     warning: str
 
 

@@ -101,8 +101,14 @@ class Context(Protocol):
         """A name for a lookup function, derived from everything that determines its result."""
         ...
 
-    def name_scan(self, table: LookupTable, columns: tuple[str, ...], filters: tuple[Filter, ...]) -> str:
-        """A name for the relation that reads these columns of a whole table, filtered."""
+    def name_scan(
+        self,
+        table: LookupTable,
+        columns: tuple[str, ...],
+        filters: tuple[Filter, ...],
+        match_key: tuple[str, ...],
+    ) -> str:
+        """A name for the relation that reads these columns of a whole table, filtered, one row a key."""
         ...
 
     def wrapping(self, kind: pa.DataType) -> tuple[str, str]:

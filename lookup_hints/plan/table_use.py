@@ -20,6 +20,7 @@ from lookup_hints.spi import Connector
 from lookup_hints.spi.arrow_types import type_name
 from lookup_hints.spi.connector import why_not_read
 from lookup_hints.spi.lookup_options import AUTO, LOOKUP, LOOKUP_OPTIONS, options_of_table
+from lookup_hints.spi.multiple_match import ALL, multiple_match_of
 from lookup_hints.spi.option_values import InForce, Place, in_force
 from lookup_hints.sql.text_edits import Cut
 
@@ -117,8 +118,13 @@ class TableUse(LookupUse):
 
     @cached_property
     def askable(self) -> frozenset[str]:
-        """The columns that can be keys."""
+        """The columns that can be keys.
+
+        Where one row of a primary key counts, all its rows must be seen: no other column may narrow them.
+        """
         typed = {each.name for each in self.connector.table.schema if is_key_type(type_name(each.type))}
+        if multiple_match_of(self.base) != ALL:
+            typed &= set(self.base.primary_key)
         return self.named(self.connector.key_columns() & typed)
 
     @property

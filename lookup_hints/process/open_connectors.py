@@ -398,6 +398,21 @@ def scanned(
     return without_secrets(batches, connector, known_secrets(connector), kind=Exception)
 
 
+PLACE = "__lookup_place"
+"""The column of ``with_places``: Spark's own number of a row counts as random, which some queries refuse."""
+_PLACE_BITS = 40
+"""A part has fewer than two to the power of this many rows."""
+
+
+def with_places(found: Iterator[pa.RecordBatch], part: int) -> Iterator[pa.RecordBatch]:
+    """The batches of the partition of that number, with a number for each row in the order of reading."""
+    place = part << _PLACE_BITS
+    for batch in found:
+        places = pa.array(range(place, place + batch.num_rows), pa.int64())
+        place += batch.num_rows
+        yield pa.RecordBatch.from_arrays([*batch.columns, places], [*batch.schema.names, PLACE])
+
+
 def _scan_conformed(
     connector: Connector, schema: pa.Schema, partition: str, filters: Sequence[Filter]
 ) -> Iterator[pa.RecordBatch]:

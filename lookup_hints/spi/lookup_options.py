@@ -72,6 +72,12 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         places=_EVERYWHERE,
     ),
     Option("scan", BOOLEAN, "Whether the table may ever be read whole.", default=True),
+    Option(
+        "multiple-match",
+        choice("all", "first", "error"),
+        "Where several rows have one declared primary key: all of them count, the first, or it is an error.",
+        default="all",
+    ),
     _lookup_option(
         "on-scan",
         choice("allow", "warn", "error"),

@@ -16,6 +16,7 @@ from lookup_hints.spi.changed_column_and_versions import check_changed_column, v
 from lookup_hints.spi.flink import TABLE_OPTIONS as FLINK_OPTIONS
 from lookup_hints.spi.flink import instead_of
 from lookup_hints.spi.lookup_options import REMOVED_OPTIONS, TABLE_OPTIONS
+from lookup_hints.spi.multiple_match import check_multiple_match
 from lookup_hints.spi.option_values import Conf, Option, hidden_keys
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import Secret, conf_references
@@ -135,6 +136,7 @@ def build_connector(table: LookupTable) -> Connector:
     connector.check()
     check_changed_column(connector)
     versions_of(table)
+    check_multiple_match(table)
     return connector
 
 

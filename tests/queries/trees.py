@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 # Few values, so that rows meet; NULL in every column; keys without a row, with one, and with several.
 NUMBERS = [None, 0, 1, 2, 3, 4]
 TEXTS = [None, "a", "b", "c"]
-LOOKUPS = frozenset({"d1", "d2", "d3", "d4"})
+LOOKUPS = frozenset({"d1", "d2", "d3", "d4", "d5"})
 ORDINARY = ("t1", "t2", "t3")
 COLUMNS: dict[str, dict[str, pa.DataType]] = {
     "t1": {"id": pa.int32(), "k": pa.int32(), "s": pa.string(), "v": pa.int32()},
@@ -28,33 +28,46 @@ COLUMNS: dict[str, dict[str, pa.DataType]] = {
     "d2": {"k": pa.int64(), "s": pa.string(), "w": pa.int32()},
     "d3": {"j": pa.int32(), "u": pa.string(), "v": pa.int32()},
     "d4": {"k": pa.int64(), "since": pa.int64(), "v": pa.int32()},
+    "d5": {"k": pa.int64(), "s": pa.string(), "w": pa.int32()},
 }
 # What columns are called where a table's alias names them: some are those of other tables.
 OTHER_NAMES = ["k", "s", "v", "p", "q", "x"]
-KEYS = {"d1": ("k",), "d3": ("j",), "d4": ("k", "since")}
-OPTIONS = {"d4": {"lookup.valid-from": "since"}}
-ROWS = {"t1": 9, "t2": 7, "t3": 6, "d1": 5, "d2": 9, "d3": 4, "d4": 9}
+KEYS = {"d1": ("k",), "d3": ("j",), "d4": ("k", "since"), "d5": ("k", "s")}
+# The source of d5 holds each row twice, so the first of a key is known: it is either.
+OPTIONS = {"d4": {"lookup.valid-from": "since"}, "d5": {"multiple-match": "first"}}
+TIMES = {"d5": 2}
+ROWS = {"t1": 9, "t2": 7, "t3": 6, "d1": 5, "d2": 9, "d3": 4, "d4": 9, "d5": 8}
 VIEWS = 12
 
 
 def tables(seed: int = 7) -> dict[str, Data]:
     """The tables that the queries read; primary keys are unique, other columns are not."""
     return {
-        name: Data(_rows(Random(seed), name), KEYS.get(name, ()), OPTIONS.get(name, {})) for name in COLUMNS
+        name: Data(_rows(Random(seed), name), KEYS.get(name, ()), OPTIONS.get(name, {}), TIMES.get(name, 1))
+        for name in COLUMNS
     }
 
 
 def _rows(random: Random, name: str) -> pa.Table:
     columns, keys = {}, KEYS.get(name, ())
-    unique = random.sample(list(itertools.product(NUMBERS[1:], repeat=len(keys))), ROWS[name]) if keys else []
+    unique = random.sample(_all_keys(name), ROWS[name]) if keys else []
     for column, kind in COLUMNS[name].items():
         values: Sequence[object] = NUMBERS if pa.types.is_integer(kind) else TEXTS
         if column in keys:
             drawn = [key[keys.index(column)] for key in unique]
         else:
-            drawn = [random.choice(values) for _ in range(ROWS[name])]  # type: ignore[misc]
+            drawn = [random.choice(values) for _ in range(ROWS[name])]
         columns[column] = pa.array(drawn, kind)
     return pa.table(columns)
+
+
+def _all_keys(name: str) -> list[tuple[object, ...]]:
+    """All primary keys that a table could have."""
+    kinds = [COLUMNS[name][column] for column in KEYS[name]]
+    values: list[Sequence[object]] = [
+        NUMBERS[1:] if pa.types.is_integer(kind) else TEXTS[1:] for kind in kinds
+    ]
+    return list(itertools.product(*values))
 
 
 _NEAREST = re.compile(r"ASOF (JOIN d4) (AS r\d+) MATCH_CONDITION \((\S+) >= r\d+\.since\)")
@@ -117,7 +130,7 @@ class Trees:
 
     def query(self) -> str:
         """A whole statement, with a lookup table in it."""
-        while not re.search(r"\b(d[1234]|view\d+)\b", statement := self._statement()):
+        while not re.search(r"\b(d[12345]|view\d+)\b", statement := self._statement()):
             self._ctes.clear()
             self._block_ctes.clear()
         return statement

@@ -38,11 +38,15 @@ One partition, too: a key that is asked for twice was asked for by Spark's plan,
 
 @dataclass(frozen=True)
 class Data:
-    """A table's rows, its primary key where it has one, and options of its WITH."""
+    """A table's rows, its primary key where it has one, and options of its WITH.
+
+    ``times`` is how often the source of the lookup table holds each row, where its options leave one.
+    """
 
     rows: pa.Table
     key: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    times: int = 1
 
 
 @dataclass
@@ -85,7 +89,7 @@ class Worlds:
         if self._plain is None:
             for name, data in self.tables.items():
                 pq.write_table(data.rows, self.folder / f"{name}.parquet")
-                put_rows(self._data(name), data.rows)
+                put_rows(self._data(name), pa.concat_tables([data.rows] * data.times))
             self._plain = self._new_session(self.tables)
             self._create_views(self._plain)
         return self._plain

@@ -29,6 +29,7 @@ from lookup_hints.plan.table_use import TableUse
 from lookup_hints.spi import TableSize
 from lookup_hints.spi.connector import why_not_read
 from lookup_hints.spi.lookup_options import LOOKUP, SCAN
+from lookup_hints.spi.multiple_match import ALL, multiple_match_of
 from lookup_hints.spi.option_values import InForce, Place
 from lookup_hints.sql.lexer import Kind
 from lookup_hints.sql.sql_text import SqlText
@@ -96,6 +97,9 @@ def _decide_for_ranges(join: FoundJoin, requested: InForce, said: str) -> Access
     """All rows travel either way: each executor keeps them and finds its ranges, or Spark compares each."""
     if requested.value == SCAN:
         return AccessDecision(reads=True, reason=said)
+    how = multiple_match_of(join.use.base)
+    if how != ALL:
+        return AccessDecision(reads=True, reason=f"'multiple-match' = {how!r} looks at all rows of a key")
     size, most_rows = join.use.context.table_size(join.use.connector), join.use.value_of("scan.max-rows")
     is_forbidden = most_rows.value is not None and (size.rows or 0) > most_rows.value
     if is_forbidden or _why_not_read(join.use):

@@ -28,6 +28,7 @@ from lookup_hints.plan.table_use import NotReadEither
 from lookup_hints.spi import OrderCondition, OrderedLookup
 from lookup_hints.spi.arrow_types import type_name, written_type
 from lookup_hints.spi.changed_column_and_versions import VALID_FROM, VALID_TO, Versions
+from lookup_hints.spi.multiple_match import ALL, multiple_match_of
 from lookup_hints.sql.text_edits import Cut, Fragment
 
 FEW_ROWS = 16
@@ -204,6 +205,8 @@ def is_order_asked(join: FoundJoin, settings: LookupSettings) -> bool:
         return True
     if order is None or settings.cache is not None or settings.whole is not None:
         return False
+    if multiple_match_of(join.use.base) != ALL:
+        return False  # which rows of a key count is decided before
     if not isinstance(connector, OrderedLookup) or not connector.can_order(order.condition):
         return False
     rows = _rows_of_a_key(join)

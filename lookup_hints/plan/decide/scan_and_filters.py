@@ -41,6 +41,7 @@ from lookup_hints.plan.table_use import TableUse
 from lookup_hints.spi import Connector, FilteredScan, TableSize
 from lookup_hints.spi.connector import why_not_read
 from lookup_hints.spi.lookup_options import LOOKUP, LOOKUP_OPTIONS, TABLE_OPTIONS, options_of_table
+from lookup_hints.spi.multiple_match import ALL, multiple_match_of
 from lookup_hints.spi.option_values import Conf, InForce, Place, in_force, parsed
 from lookup_hints.spi.request_and_answer import Filter, FilterValue
 
@@ -60,17 +61,27 @@ def scan_of(use: TableUse, decision: AccessDecision) -> TableScan:
     filters: tuple[Filter, ...] = ()
     if isinstance(connector, FilteredScan):
         filters = tuple(filter(connector.can_filter, filters_of(use)))
+    match_key = _match_key_of(use, columns)
+    if match_key:
+        filters = tuple(each for each in filters if each.column in match_key)
     size = use.context.table_size(connector)
     return TableScan(
         use=use,
         columns=columns,
-        relation=use.context.name_scan(use.table, columns, filters),
+        relation=use.context.name_scan(use.table, columns, filters, match_key),
         readers=_count_readers(connector, use.context.conf),
         decision=decision,
         size=size,
         filters=filters,
+        match_key=match_key,
         warning=_warning_of_scan(use, size),
     )
+
+
+def _match_key_of(use: TableUse, columns: Sequence[str]) -> tuple[str, ...]:
+    """The primary key of which one row counts; empty where all do, or where it makes no difference."""
+    is_there = use.step is not None and use.step.hides_right and {*columns} <= {*use.table.primary_key}
+    return () if is_there or multiple_match_of(use.table) == ALL else use.table.primary_key
 
 
 def refuse_forbidden(scan: TableScan) -> None:

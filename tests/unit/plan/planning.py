@@ -103,7 +103,7 @@ class FakeContext:
     conf: Conf
     analyse: Analyse | None
     name_function: Callable[[LookupSpec, bool], str]
-    name_scan: Callable[[LookupTable, tuple[str, ...], tuple[Filter, ...]], str]
+    name_scan: Callable[[LookupTable, tuple[str, ...], tuple[Filter, ...], tuple[str, ...]], str]
     predicates: Mapping[str, RowPredicate]
     connector: Callable[[LookupTable], Connector] = connector
     wrapping: Callable[[pa.DataType], tuple[str, str]] = lambda _: ("", "")
@@ -140,7 +140,7 @@ def context(
         conf=(conf or {}).get,
         analyse=None if analyse is None else (lambda sql: analyse),
         name_function=name_function,
-        name_scan=lambda of, columns, filters: f"scan_{of.name}__{'_'.join(columns)}",
+        name_scan=lambda of, columns, filters, match_key: f"scan_{of.name}__{'_'.join(columns)}",
         predicates=predicates or {},
     )
 

@@ -216,7 +216,9 @@ def test_conditions_stay_in_the_statement_and_explain_shows_the_filters() -> Non
 def test_other_filters_are_another_relation() -> None:
     named: list[tuple[Filter, ...]] = []
 
-    def name_scan(_: LookupTable, __: tuple[str, ...], filters: tuple[Filter, ...]) -> str:
+    def name_scan(
+        _: LookupTable, __: tuple[str, ...], filters: tuple[Filter, ...], ___: tuple[str, ...]
+    ) -> str:
         named.append(filters)
         return f"scan_{len(named)}"
 
