@@ -120,7 +120,7 @@ def frame_of_rows(
 def _with_one_row(
     frame: DataFrame, table: LookupTable, key: Sequence[str], wanted: Sequence[str]
 ) -> DataFrame:
-    """The columns ``wanted`` of the first row of each ``key`` as it is read; rows with a NULL in it all stay."""
+    """The columns ``wanted`` of the first row of each ``key``, and of all rows that have a NULL in it."""
     from pyspark.sql import functions as F  # noqa: N812 (as everybody calls it)
 
     alone, row, count = (f"__lookup_{name}" for name in ("alone", "row", "rows"))
