@@ -17,7 +17,7 @@ def first_rows(found: Placed, key: Sequence[str]) -> Placed:
     """``found`` without the later rows of each ``key``, in its order; rows with a NULL in it stay."""
     groups = _group_rows(found, key)
     _, firsts = np.unique(groups, return_index=True)
-    return found if len(firsts) == len(groups) else _taken(found, np.sort(firsts))
+    return found if len(firsts) == len(groups) else _take_rows(found, np.sort(firsts))
 
 
 def positions_with_several(found: Placed, key: Sequence[str]) -> pa.Array:
@@ -50,6 +50,6 @@ def _group_rows(found: Placed, key: Sequence[str]) -> np.ndarray[tuple[int], np.
     return groups
 
 
-def _taken(found: Placed, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Placed:
+def _take_rows(found: Placed, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Placed:
     chosen = pa.array(rows)
     return Placed(found.rows.take(chosen), found.positions.take(chosen))

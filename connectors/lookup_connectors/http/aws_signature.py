@@ -30,12 +30,17 @@ class AwsSignature(Auth):
         super().__init__({})
         self._table, self._secrets = table, secrets
         self._service: str = options["aws-service"]
-        self._auth, self._request = self._import("botocore.auth"), self._import("botocore.awsrequest")
-        self._credentials = self._import("botocore.credentials")
-        session = self._import("botocore.session").Session()
+        self._auth, self._request = (
+            self._import_module("botocore.auth"),
+            self._import_module("botocore.awsrequest"),
+        )
+        self._credentials = self._import_module("botocore.credentials")
+        session = self._import_module("botocore.session").Session()
         self._region: str | None = options["aws-region"] or session.get_config_variable("region")
         if not self._region:
-            raise self._failure("there is no 'aws-region', and none in the environment or in ~/.aws/config")
+            raise self._permanent_failure(
+                "there is no 'aws-region', and none in the environment or in ~/.aws/config"
+            )
         self._session = session
         self._chain: Any = None
         self._finding = asyncio.Semaphore(1)
@@ -45,12 +50,12 @@ class AwsSignature(Auth):
             )
             self._headers = {name: text for name, text in zip(_PARTS, given, strict=True) if text}
 
-    def _import(self, module: str) -> Any:
+    def _import_module(self, module: str) -> Any:
         try:
             return import_module(module)
         except ModuleNotFoundError as error:
             what = f"'aws-service' needs the module {error.name!r}: pip install 'lookup-hints[aws]'"
-            raise self._failure(what) from error
+            raise self._permanent_failure(what) from error
 
     @property
     def known(self) -> dict[str, str] | None:
@@ -74,7 +79,7 @@ class AwsSignature(Auth):
             return self._headers
 
     def _find_key(self) -> dict[str, str]:
-        errors = self._import("botocore.exceptions")
+        errors = self._import_module("botocore.exceptions")
         try:
             self._chain = self._chain or self._session.get_credentials()
             found = None if self._chain is None else self._chain.get_frozen_credentials()
@@ -82,7 +87,7 @@ class AwsSignature(Auth):
             raise HttpFailure(f"table {self._table}: AWS gave no credentials: {error}") from error
         if found is None or not found.access_key:
             tip = "Give 'aws-access-key-id' and 'aws-secret-access-key', or set up what the AWS CLI reads."
-            raise self._failure(f"no credentials for AWS are found here. {tip.rstrip('.')}")
+            raise self._permanent_failure(f"no credentials for AWS are found here. {tip.rstrip('.')}")
         self._secrets.update(filter(None, (found.secret_key, found.token)))
         return {name: text for name in _PARTS if (text := getattr(found, name))}
 
@@ -96,5 +101,5 @@ class AwsSignature(Auth):
         signer(key, self._service, self._region).add_auth(signed)
         return request._replace(headers=dict(signed.headers.items()))
 
-    def _failure(self, what: str) -> HttpFailure:
+    def _permanent_failure(self, what: str) -> HttpFailure:
         return HttpFailure(f"table {self._table}: {what}.", permanent=True)
