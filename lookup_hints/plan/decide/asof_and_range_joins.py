@@ -23,7 +23,6 @@ from lookup_hints.plan.key_conditions import (
     comparison_sides,
 )
 from lookup_hints.plan.parse.query_blocks import Step
-from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.table_use import NotReadEither
 from lookup_hints.spi import OrderCondition, OrderedLookup
 from lookup_hints.spi.arrow_types import type_name, written_type
@@ -39,7 +38,7 @@ _PRESENT = {"timestamp_ntz": "localtimestamp()", "date": "current_date()"}
 
 
 # AS OF over versions and ASOF JOIN become one `OrderCondition`. (docs/decisions/0191)
-def with_order(statement: Statement, join: FoundJoin) -> FoundJoin:
+def with_order(join: FoundJoin) -> FoundJoin:
     """``join`` with its ``order`` set, if it joins only some of the rows of a key.
 
     Raises:
@@ -48,28 +47,28 @@ def with_order(statement: Statement, join: FoundJoin) -> FoundJoin:
     """
     versions, step = join.use.versions, join.use.step
     if versions is not None:
-        return join.with_(order=_order_of_versions(statement, join, versions))
+        return join.with_(order=_order_of_versions(join, versions))
     if step is not None and step.takes_nearest:
-        return join.with_(order=_order_of_match(statement, join, step))
+        return join.with_(order=_order_of_match(join, step))
     return join
 
 
-def _order_of_versions(statement: Statement, join: FoundJoin, versions: Versions) -> JoinOrder:
+def _order_of_versions(join: FoundJoin, versions: Versions) -> JoinOrder:
     use = join.use
     assert use.time is not None, "there is a time"
     if use.step is not None and use.step.takes_nearest:
         reason = "an ASOF JOIN chooses the rows itself; leave FOR SYSTEM_TIME AS OF out"
         raise NotReadEither(use.cannot_run(use.time, reason).problems)
     if versions.until is None:
-        _refuse_parts_of_key(statement, join, versions)
+        _refuse_parts_of_key(join, versions)
     value: Fragment = use.time
-    if statement.calls_the_present(use.time):
+    if use.statement.calls_the_present(use.time):
         value = _PRESENT.get(type_name(versions.since.type), "current_timestamp()")
     until = None if versions.until is None else versions.until.name
     return JoinOrder(OrderCondition(versions.since.name, until=until), value, use.time)
 
 
-def _refuse_parts_of_key(statement: Statement, join: FoundJoin, versions: Versions) -> None:
+def _refuse_parts_of_key(join: FoundJoin, versions: Versions) -> None:
     """Where a key may have several rows at a time, nothing says which rows are versions of one."""
     asked = {join.use.base_column(key.column) for key in join.conditions.keys}
     missing = [name for name in join.use.base.primary_key if name not in {*asked, versions.since.name}]
@@ -80,15 +79,15 @@ def _refuse_parts_of_key(statement: Statement, join: FoundJoin, versions: Versio
         Problem(
             f"The lookup join with {join.use.shown} cannot run: without {names}, nothing says which of its"
             " rows are versions of one row.",
-            statement.span(join.at),
+            join.use.statement.span(join.at),
             f"Add an equality with {names}, or name the column with the end of a row by {VALID_TO!r}.",
         )
     )
 
 
-def _order_of_match(statement: Statement, join: FoundJoin, step: Step) -> JoinOrder:
+def _order_of_match(join: FoundJoin, step: Step) -> JoinOrder:
     use, conditions = join.use, join.conditions
-    sides = None if step.match is None else _comparison_sides(statement, join, step.match)
+    sides = None if step.match is None else _comparison_sides(join, step.match)
     if step.match is None or sides is None:
         reason = "its MATCH_CONDITION does not compare one of its columns with the left side"
         raise use.refused(join.at, reason)
@@ -106,10 +105,10 @@ def _order_of_match(statement: Statement, join: FoundJoin, step: Step) -> JoinOr
     return JoinOrder(OrderCondition(field.name, operator), value.at, step.match, is_sparks=True)
 
 
-def _comparison_sides(statement: Statement, join: FoundJoin, at: Cut) -> tuple[str, str, Conjunct] | None:
+def _comparison_sides(join: FoundJoin, at: Cut) -> tuple[str, str, Conjunct] | None:
     """How the value on the left is compared, the column that it is compared with, and the value."""
     for kind, operator in OPERATORS.items():
-        sides = comparison_sides(statement, at, kind)
+        sides = comparison_sides(join.use.statement, at, kind)
         if sides is None or operator == "=":
             continue
         for one, other, how in ((*sides, operator), (*sides[::-1], TURNED[operator])):
@@ -127,11 +126,9 @@ def _own_column(join: FoundJoin, part: Conjunct) -> str | None:
 
 
 # A range without an equality has no key: the table is kept whole, sorted by its starts. (docs/decisions/0208)
-def ranges_in(
-    statement: Statement, join: FoundJoin, conditions: Iterable[Conjunct]
-) -> Iterator[tuple[JoinOrder, Conjunct]]:
+def ranges_in(join: FoundJoin, conditions: Iterable[Conjunct]) -> Iterator[tuple[JoinOrder, Conjunct]]:
     """The ranges of the table that ``conditions`` compare with a value, and that value."""
-    found = [(each, *sides) for each in conditions for sides in _range_ends(statement, join, each)]
+    found = [(each, *sides) for each in conditions for sides in _range_ends(join, each)]
     for first, operator, start, value in found:
         for last, other, end, same in found:
             if operator in (">=", ">") and other in ("<=", "<") and value.tree == same.tree:
@@ -142,13 +139,11 @@ def ranges_in(
                 yield JoinOrder(order, value.at, first.at, is_sparks=True, parts=parts), value
 
 
-def _range_ends(
-    statement: Statement, join: FoundJoin, condition: Conjunct
-) -> list[tuple[str, str, Conjunct]]:
+def _range_ends(join: FoundJoin, condition: Conjunct) -> list[tuple[str, str, Conjunct]]:
     """The comparisons of ``condition`` with columns, as ``_comparison_sides`` gives them."""
-    between = between_parts(statement, condition.at)
+    between = between_parts(join.use.statement, condition.at)
     if between is None:
-        sides = _comparison_sides(statement, join, condition.at)
+        sides = _comparison_sides(join, condition.at)
         return [] if sides is None else [sides]
     value, *ends = between
     columns = [column for each in ends if (column := _own_column(join, each)) is not None]

@@ -92,7 +92,7 @@ class _Finder:
                 if listed is None:
                     self.scans[use] = self.settled.read[use]
                 else:
-                    self.joins.append(with_order(self._facts.statement, listed))
+                    self.joins.append(with_order(listed))
             elif join is not None:
                 self.joins.append(join)
                 self._others.asked_through.update({use.relation} if use.through is not None else ())
@@ -125,7 +125,7 @@ class _Finder:
             join = self._next_join(pending)
             if join is not None:
                 pending.remove(join.use)
-                self.joins.append(with_order(self._facts.statement, join))
+                self.joins.append(with_order(join))
             elif seen := [use for use in pending if use.through is not None]:
                 pending.remove(seen[0])  # an ordinary relation: the table inside it is another use
             elif self._facts.makes_view_of_one_table and not pending[0].can_be_read:
@@ -171,7 +171,7 @@ def _by_itself(_: Facts, use: TableUse) -> FoundJoin | UnsupportedLookup | None:
     try:
         found = (form(use) for form in BY_THEMSELVES)
         join = next((join for join in found if join is not None), None)
-        return None if join is None else with_order(use.statement, join)
+        return None if join is None else with_order(join)
     except UnsupportedLookup as refusal:
         return refusal
 

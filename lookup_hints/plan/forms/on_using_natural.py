@@ -101,7 +101,7 @@ def range_join(join: FoundJoin, shown: Iterable[Relation] | None = None) -> Foun
     use, conditions = join.use, join.conditions
     if not use.can_be_read:
         return None
-    for order, value in ranges_in(join.use.statement, join, conditions.residual):
+    for order, value in ranges_in(join, conditions.residual):
         if not is_random(value.tree) and not join.use.scopes.of_from(join.home).referred(value.tree).outer:
             asked = {part.whole for part in order.parts}
             rest = tuple(each for each in conditions.residual if each.at not in asked)
@@ -112,7 +112,7 @@ def range_join(join: FoundJoin, shown: Iterable[Relation] | None = None) -> Foun
     left = use.chain.before(use.relation) if use.chain is not None else []
     before = frozenset(left if shown is None else shown)
     where = join.use.statement.once(where_of, use.block)
-    for order, value in ranges_in(join.use.statement, join, where):
+    for order, value in ranges_in(join, where):
         referred = scope.referred(value.tree)
         is_before = bool(referred.relations) and referred.relations <= before
         if is_before and not referred.outer and not is_random(value.tree):
