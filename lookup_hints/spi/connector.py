@@ -132,6 +132,13 @@ class Connector:
         namespace = f"{self.table.connector}://{place}" if place else self.table.connector
         return namespace, self.table.options.get("table-name", self.table.name)
 
+    def remarks(self) -> Sequence[str]:
+        """What EXPLAIN should say of its lookups beside the rest, each a sentence without a full stop.
+
+        On the driver while planning; touches nothing outside the process.
+        """
+        return ()
+
     def ending(self, error: Exception) -> Ending:
         """Classify ``error`` of a lookup: the source is down, gets too many requests, or neither.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Lock
@@ -65,7 +65,7 @@ class LookupCatalog:
             return existing
         table = self.declared(ddl, conf)
         if ddl.columns is None:
-            table = _with_discovered_schema(table, build_connector(table))
+            table = _with_discovered_schema(table, build_connector(table), ddl.primary_key)
         build_connector(table)
         with self._lock:
             existing = self._existing_table(ddl)  # another thread may have been faster meanwhile
@@ -113,7 +113,7 @@ def declared_table(
     table = LookupTable(
         name=ddl.name,
         schema=pa.schema([]) if ddl.columns is None else ddl.columns,
-        primary_key=ddl.primary_key,
+        primary_key=() if ddl.columns is None else ddl.primary_key,
         options=ddl.options,
         policy=policy,
     )
@@ -183,7 +183,10 @@ def why_no_columns(schema: pa.Schema) -> str:
     return "" if seen else "it has no columns"
 
 
-def _with_discovered_schema(table: LookupTable, connector: Connector) -> LookupTable:
+def _with_discovered_schema(
+    table: LookupTable, connector: Connector, declared_key: Sequence[str]
+) -> LookupTable:
+    """``table`` with the columns that its source tells, and the key that is declared, or that it tells."""
     if not isinstance(connector, ReportsSchema):
         raise DdlError(
             Problem(
@@ -200,4 +203,10 @@ def _with_discovered_schema(table: LookupTable, connector: Connector) -> LookupT
         raise DdlError(
             Problem(f"table {table.name}: {wrong} at its source.", tip=tip if schema.names else "")
         )
-    return replace(table, schema=schema, primary_key=primary_key)
+    own = {name.lower(): name for name in schema.names}
+    for name in declared_key:
+        if name.lower() not in own:
+            what = f"table {table.name}: PRIMARY KEY names {name!r}, which is no column of its source."
+            raise DdlError(Problem(what, tip=nearest(name, schema.names)))
+    key = tuple(own[name.lower()] for name in declared_key) or primary_key
+    return replace(table, schema=schema, primary_key=key)

@@ -342,7 +342,8 @@ def _read_columns(reader: DdlReader) -> tuple[pa.Schema | None, tuple[str, ...]]
             "The column list is empty.", opening, tip="Without it, the connector tells the columns."
         )
         return None, ()
-    return read_columns(inside)
+    columns, primary_key = read_columns(inside)
+    return (None if primary_key and not len(columns) else columns), primary_key
 
 
 def _refuse_partitions(reader: DdlReader) -> None:

@@ -276,6 +276,8 @@ def _primary_key(reader: DdlReader, draft: _Draft) -> tuple[str, ...]:
         reader.report("There is another PRIMARY KEY already.", second, tip="Write PRIMARY KEY (a, b) once.")
     declared = {name.name.lower(): name for name in draft.names}
     key = draft.keys[0] if draft.keys else []
+    if not declared and not reader.problems:  # the source tells the columns
+        declared = {name.name.lower(): name for name in key}
     for column in key:
         if column.name.lower() not in declared:
             shown = reader.shown_name(column)

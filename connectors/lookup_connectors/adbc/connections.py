@@ -20,9 +20,10 @@ from weakref import WeakKeyDictionary
 
 from adbc_driver_manager import dbapi
 
-from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, find_library
+from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE, find_library
 from lookup_connectors.adbc.failures import DRIVER_ERRORS, DriverFailure, explained
 from lookup_connectors.adbc.options import check_options, database_options
+from lookup_connectors.shared.source_query import VIEW, query_of
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import LookupTable, Option, reporting
 from lookup_hints.spi.secrets import masker
@@ -87,6 +88,8 @@ class AdbcServer:
                 )
                 if self.options["driver"] == POSTGRES:
                     _restore_environment(connection)
+                if self.options["driver"] == SQLITE:
+                    self._create_view(connection)
                 if self.options["driver"] == DUCKDB:
                     with suppress(*DRIVER_ERRORS):  # versions without it always sort
                         _run_script(connection, _ASOF_SORTS)
@@ -97,6 +100,12 @@ class AdbcServer:
                     break
         assert last is not None
         raise last
+
+    # SQLite's driver tells no types of a query; a view of this connection alone has those of its columns.
+    def _create_view(self, connection: dbapi.Connection) -> None:
+        query = query_of(self.table)
+        if query is not None:
+            _run_script(connection, f'CREATE TEMP VIEW "{VIEW}" AS {query}\n')
 
     @contextmanager
     def casting(self, connection: dbapi.Connection) -> Iterator[None]:

@@ -31,6 +31,7 @@ from lookup_connectors.adbc.lookup_sql import (
     AdbcStatements,
     Question,
     check_dialect,
+    identifier,
     orders_rows,
     relation,
     schema_and_name,
@@ -51,6 +52,14 @@ from lookup_connectors.shared.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_connectors.shared.conversion import is_nested, row_with
 from lookup_connectors.shared.options import pooled_requests, source_name
 from lookup_connectors.shared.postgres_server import unheld_character, without_characters
+from lookup_connectors.shared.source_query import (
+    VIEW,
+    check_names,
+    check_query,
+    derived_table,
+    query_of,
+    remarks_on,
+)
 from lookup_connectors.shared.sql_parts import can_order
 from lookup_connectors.shared.sqlite_types import has_one_spelling
 from lookup_connectors.shared.text_values import REFUSALS
@@ -94,6 +103,7 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
     def check(self) -> None:
         """Refuse a driver or place that is not allowed, an unknown dialect, and what names no table."""
         given = self.table.options
+        check_query(self.table)
         for key in ("driver", "dialect", "table-name"):
             if has_reference(given.get(key, "")):
                 raise wrong(self.table, key, "it may hold no reference")
@@ -116,6 +126,9 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
         kind = self.table.schema.field(order.column).type
         is_comparable = can_order(kind) and (self._driver != SQLITE or has_one_spelling(kind))
         return is_comparable and orders_rows(self._dialect)
+
+    def remarks(self) -> Sequence[str]:
+        return remarks_on(self.table)
 
     def requests_at_once(self) -> int | None:
         """One for each connection, and one more each, so that none waits for the task's next one."""
@@ -198,6 +211,8 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
 
     def statistics(self) -> TableSize:
         """What the catalog of PostgreSQL, DuckDB or SQLite says; nothing of other databases."""
+        if query_of(self.table) is not None:
+            return TableSize(None, source="a query, whose rows nobody has counted")
         with AdbcServer.of(self.table, self.OPTIONS).connected() as connection:
             return table_size(connection, self._relation, self._driver)
 
@@ -356,9 +371,10 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
     def _plan_columns(self, connection: dbapi.Connection) -> dict[str, AdbcColumn]:
         if self._driver == SQLITE:
             return plan_sqlite(connection, self.table, self._relation)
-        plans = plan_columns(
-            self._source_schema(connection), self.table.schema, self.table.name, self._relation
-        )
+        source = self._source_schema(connection)
+        check_names(self.table, source.names)
+        shown = "its query" if query_of(self.table) else self._relation
+        plans = plan_columns(source, self.table.schema, self.table.name, shown)
         return (
             {name: in_text_if_huge(plan) for name, plan in plans.items()} if self._driver == DUCKDB else plans
         )
@@ -369,7 +385,9 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
             return cursor.fetch_record_batch().schema
 
     def _primary_key(self, connection: dbapi.Connection) -> tuple[str, ...]:
-        """The primary key; empty for the many drivers that do not know it."""
+        """The primary key; empty for a query, and for the many drivers that do not know it."""
+        if query_of(self.table) is not None:
+            return ()
         with suppress(*DRIVER_ERRORS, AttributeError, KeyError, TypeError):
             schema, name = schema_and_name(self._relation, self._dialect)
             schema = schema or connection.adbc_current_db_schema
@@ -397,6 +415,9 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
 
     @property
     def _relation(self) -> str:
+        query = query_of(self.table)
+        if query is not None:
+            return identifier(VIEW, self._dialect) if self._driver == SQLITE else derived_table(query)
         try:
             return relation(source_name(self.table), self._dialect)
         except ValueError as error:

@@ -17,6 +17,7 @@ from sqlglot import Dialect, exp
 from sqlglot.errors import SqlglotError
 
 from lookup_connectors.adbc.columns import AdbcColumn
+from lookup_connectors.shared.source_query import ALIAS
 from lookup_connectors.shared.sql_parts import found_rows, joined_rows
 from lookup_connectors.shared.sqlite_types import as_stored, asked_keys, equality
 from lookup_hints.spi import OrderCondition
@@ -223,7 +224,7 @@ class AdbcStatements:
             compared = partial(_compared_in_lists, dialect=self.dialect, of="found.")
         rows = found_rows(
             self._found_columns,
-            f"{self.source} AS found",
+            f"{self.source.removesuffix(f' AS {ALIAS}')} AS found",
             [f"{compared(plan)} = asked.{name}" for plan, name in zip(self.by, names, strict=False)],
             order,
             "asked.value",

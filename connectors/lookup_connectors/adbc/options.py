@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE, is_module
 from lookup_connectors.shared.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_connectors.shared.options import POOL_SIZE, check_file_exists, option_error
+from lookup_connectors.shared.source_query import QUERY
 from lookup_hints.errors import OptionError
 from lookup_hints.spi import DURATION, TEXT, LookupTable, Option
 from lookup_hints.spi.address import origin_text, resolved, split_url
@@ -29,6 +30,7 @@ OPTIONS = (
     Option("username", TEXT, "Who connects, where `uri` does not say it."),
     Option("password", TEXT, "Password of the user.", secret=True),
     Option("table-name", TEXT, "`table` or `schema.table`, as in SQL; the table's own name by default."),
+    QUERY,
     Option("dialect", TEXT, "SQL that the database speaks, as sqlglot calls it. Default: the driver's."),
     Option("adbc.db.", TEXT, "An option of the driver's database.", secret=True, family="key"),
     Option("adbc.connection.", TEXT, "An option of its connections.", secret=True, family="key"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +23,8 @@ from lookup_connectors.postgres.inet_and_cidr import (
     address_column,
     plan_addresses,
 )
-from lookup_connectors.shared.postgres_server import SECONDS, SIZE, size_of
+from lookup_connectors.shared.postgres_server import SECONDS, SIZE, is_permanent, size_of
+from lookup_connectors.shared.source_query import check_names, derived_table, place_in, query_of
 from lookup_connectors.shared.sql_parts import index_check as shared_index_check
 from lookup_hints.errors import ConnectorError, nearest
 from lookup_hints.spi import HealthCheck, HealthRequest, LookupTable, TableSize, connections_check
@@ -75,6 +77,16 @@ LEFT JOIN LATERAL (
 ) AS element ON true
 WHERE typtype <> 'd' ORDER BY attnum
 """
+# The same of a query, whose names and types the server tells when it prepares it; it tells no modifiers.
+_QUERY_COLUMNS = _COLUMNS.replace(
+    """  SELECT attnum, attname, atttypid AS declared, atttypid AS type, atttypmod AS modifier,
+         attndims::int AS dimensions
+  FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped
+""",
+    """  SELECT attnum, attname, type AS declared, type, -1 AS modifier, 1 AS dimensions
+  FROM unnest($1::name[], $2::oid[]) WITH ORDINALITY AS given(attname, type, attnum)
+""",
+)
 _INDEXED = """
 SELECT DISTINCT m.amname::text AS kind
 FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid
@@ -128,6 +140,7 @@ class CatalogRelation:
         is_wide: whether it has values that rows are too small for, or may have them.
         columns: its columns.
         searched: the kinds of indexes that the column of networks is in, where there is one.
+        is_query: whether it is a query, which stands in parentheses.
     """
 
     oid: int
@@ -136,10 +149,19 @@ class CatalogRelation:
     is_wide: bool
     columns: tuple[SourceColumn, ...]
     searched: tuple[str, ...] = ()
+    is_query: bool = False
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return "its query" if self.is_query else self.sql
 
 
 async def find_relation(connection: asyncpg.Connection, source: str, table: LookupTable) -> CatalogRelation:
-    """The table or view that SQL finds under the name ``source``."""
+    """The table or view that SQL finds under the name ``source``, or the query of ``table``."""
+    query = query_of(table)
+    if query is not None:
+        return await _prepare_query(connection, query, table)
     found = await connection.fetchrow(_RELATION, source)
     if found is None:
         known = [record["name"] for record in await connection.fetch(_RELATIONS)]
@@ -154,6 +176,27 @@ async def find_relation(connection: asyncpg.Connection, source: str, table: Look
         _INDEXED, relation.oid, _find_source_column(networks, relation, table.name).name
     )
     return replace(relation, searched=tuple(record["kind"] for record in indexed))
+
+
+async def _prepare_query(connection: asyncpg.Connection, query: str, table: LookupTable) -> CatalogRelation:
+    """The query as a derived table; the server reads it, and runs nothing.
+
+    Raises:
+        ConnectorError: the server does not understand it; the message says where.
+    """
+    try:
+        told = (await connection.prepare(query)).get_attributes()
+    except asyncpg.PostgresError as error:
+        at = getattr(error, "position", None)
+        where = place_in(query, int(at) - 1) if at else ""
+        said = str(error).partition("\n")[0]
+        message = f"table {table.name}: 'query'{where}: PostgreSQL says: {said} (SQLSTATE {error.sqlstate})."
+        raise ConnectorError(message, permanent=is_permanent(error.sqlstate or "")) from error
+    names = [each.name for each in told]
+    check_names(table, names)
+    columns = await connection.fetch(_QUERY_COLUMNS, names, [each.type.oid for each in told])
+    listed = tuple(SourceColumn(**dict(each)) for each in columns)
+    return CatalogRelation(0, derived_table(query), None, True, listed, is_query=True)
 
 
 async def primary_key(connection: asyncpg.Connection, relation: CatalogRelation) -> tuple[str, ...]:
@@ -207,13 +250,15 @@ def _find_source_column(name: str, relation: CatalogRelation, table: str) -> Sou
     source = by_name.get(name) or by_name.get(name.lower())
     if source is None:
         raise ConnectorError(
-            f"table {table}: {relation.sql}: {missing_column(name, relation.columns)}", permanent=True
+            f"table {table}: {relation.shown}: {missing_column(name, relation.columns)}", permanent=True
         )
     return source
 
 
-async def table_size(connection: asyncpg.Connection, source: str) -> TableSize:
-    """The size in the catalog of the table or view that SQL resolves ``source`` to."""
+async def table_size(connection: asyncpg.Connection, source: str, table: LookupTable) -> TableSize:
+    """The size in the catalog of the table or view that SQL resolves ``source`` to; unknown of a query."""
+    if query_of(table) is not None:
+        return TableSize(None, source="a query, whose rows nobody has counted")
     return size_of(await connection.fetchrow(SIZE, source, timeout=SECONDS))
 
 
@@ -275,9 +320,14 @@ async def health_of(
     where = f"as {session['role']} in database {session['database']}, PostgreSQL {session['version']}"
     yield HealthCheck("login", "ok", f"{where}, {tls['tls'] or 'without TLS, as far as the server sees'}")
     relation = await find_relation(connection, source, table)
-    yield HealthCheck("table", "ok", relation.sql)
+    yield HealthCheck("table", "ok", relation.shown)
     plans = plans_of(relation, table)
     yield HealthCheck("columns", "ok", f"{len(plans)} as declared")
+    if relation.is_query:
+        for by in request.keys:
+            yield await _check_pushed_keys(connection, relation, [plans[name] for name in by])
+        yield await _check_connections(connection, request, pool_size)
+        return
     rights = await _check_rights(connection, relation, plans, session["role"])
     yield rights
     if rights.verdict == "fail":
@@ -290,9 +340,43 @@ async def health_of(
             yield HealthCheck("index", "skipped", "the server does not say which indexes there are")
         else:
             yield index_check(relation.sql, key, indexes, size[0]["kind"], size[0]["bytes"])
+    yield await _check_connections(connection, request, pool_size)
+
+
+async def _check_connections(
+    connection: asyncpg.Connection, request: HealthRequest, pool_size: int
+) -> HealthCheck:
     found = await _query_or_none(connection, _CONNECTIONS)
     limits = found and {row["name"]: (row["most"], row["used"]) for row in found if row["most"] >= 0}
-    yield connections_check(request, pool_size, limits or None)
+    return connections_check(request, pool_size, limits or None)
+
+
+async def _check_pushed_keys(
+    connection: asyncpg.Connection, relation: CatalogRelation, key: Sequence[PostgresColumn]
+) -> HealthCheck:
+    """Whether the server looks for keys inside the query, by its own EXPLAIN."""
+    names = ", ".join(plan.source.name for plan in key)
+    conditions = [f"{plan.compared} = ANY(ARRAY(SELECT NULL::{plan.bound}))" for plan in key]
+    asked = f"SELECT * FROM {relation.sql} WHERE {' AND '.join(conditions)}"  # noqa: S608  quoted
+    told = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) {asked}"))
+    steps = list(_steps_of(told[0]["Plan"]))
+    if any(step["Node Type"] == "Subquery Scan" and "Filter" in step for step in steps):
+        what = f"{names} is compared with the rows of the query: each request runs all of it"
+        cure = "Take LIMIT, GROUP BY, windows or UNION out of it, or set 'lookup.access' = 'scan'."
+        return HealthCheck("index", "warn", what, cure)
+    read = ", ".join(dict.fromkeys(_step_text(step) for step in steps if "Relation Name" in step))
+    return HealthCheck("index", "ok", f"{names} is looked for inside the query: {read}")
+
+
+def _steps_of(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield plan
+    for below in plan.get("Plans", ()):
+        yield from _steps_of(below)
+
+
+def _step_text(step: Mapping[str, Any]) -> str:
+    by = f" by {step['Index Name']}" if "Index Name" in step else ""
+    return f"{step['Node Type']} of {step['Relation Name']}{by}"
 
 
 async def _query_or_none(connection: asyncpg.Connection, query: str, *arguments: object) -> list[Any] | None:

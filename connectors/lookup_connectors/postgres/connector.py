@@ -59,6 +59,7 @@ from lookup_connectors.shared.conversion import convert, row_with
 from lookup_connectors.shared.options import POOL_SIZE
 from lookup_connectors.shared.pooled_sql import PooledSqlConnector
 from lookup_connectors.shared.postgres_server import ending_of
+from lookup_connectors.shared.source_query import check_query
 from lookup_connectors.shared.text_values import REFUSALS
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import (
@@ -97,6 +98,7 @@ class PostgresConnector(PooledSqlConnector[_OpenPostgres, asyncpg.Connection]):
         """Refuse a server given twice or not at all, a JDBC URL, and a missing column of networks."""
         check_server(self.table)
         check_networks(self.table)
+        check_query(self.table)
 
     def required_keys(self) -> frozenset[str]:
         """The column of addresses, where there is one: no row has a value of it."""
@@ -361,7 +363,7 @@ class PostgresConnector(PooledSqlConnector[_OpenPostgres, asyncpg.Connection]):
         return await connection.fetchval(BLOCKS, relation.oid) or 0
 
     async def _read_size(self, connection: asyncpg.Connection) -> TableSize:
-        return await table_size(connection, self._source_table)
+        return await table_size(connection, self._source_table, self.table)
 
     async def _read_changes(self, connection: asyncpg.Connection, request: ChangesRequest) -> Changes:
         relation = await find_relation(connection, self._source_table, self.table)

@@ -200,9 +200,12 @@ def types_unchanged(relation: str, plans: Iterable[PostgresColumn]) -> str:
     A part of the statement that reads the columns: server and statement see the same types, and the check
     costs no trip of its own. It touches no row: the type of a field of NULL is known without one.
     """
-    return " AND ".join(
-        f"pg_typeof((NULL::{relation}).{plan.column}) = {plan.source.oid}::regtype" for plan in plans
-    )
+    is_query = relation.startswith("(")  # it has no row type, but its columns have types without a row, too
+
+    def field(column: str) -> str:
+        return f"(SELECT {column} FROM {relation} LIMIT 0)" if is_query else f"(NULL::{relation}).{column}"  # noqa: S608  quoted
+
+    return " AND ".join(f"pg_typeof({field(plan.column)}) = {plan.source.oid}::regtype" for plan in plans)
 
 
 # --- changes --------------------------------------------------------------------------------------

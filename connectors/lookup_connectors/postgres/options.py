@@ -22,6 +22,7 @@ from lookup_connectors.postgres.url import (
 )
 from lookup_connectors.shared.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_connectors.shared.options import POOL_SIZE, option_error, server_problems
+from lookup_connectors.shared.source_query import QUERY
 from lookup_hints.errors import OptionError
 from lookup_hints.spi import DURATION, FILE, TEXT, LookupTable, Option, OptionType, choice, integer
 from lookup_hints.spi.address import origin_text, resolved
@@ -52,6 +53,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("user", TEXT, "Role; the system user's name by default."),
     Option("password", TEXT, "Password of the role.", secret=True, may_call=True),
     Option("table-name", TEXT, "`table` or `schema.table`, as in SQL; the table's own name by default."),
+    QUERY,
     Option(
         "sslmode",
         choice("disable", "allow", "prefer", "require", "verify_ca", "verify_full"),

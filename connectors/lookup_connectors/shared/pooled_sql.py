@@ -17,6 +17,7 @@ import pyarrow as pa
 from lookup_connectors.shared.answer_sizes import AnswerSizes
 from lookup_connectors.shared.conversion import is_nested
 from lookup_connectors.shared.options import pooled_requests, source_name
+from lookup_connectors.shared.source_query import remarks_on
 from lookup_connectors.shared.sql_parts import can_filter, can_order
 from lookup_hints.errors import LookupTimeout, counted
 from lookup_hints.spi import (
@@ -103,6 +104,9 @@ class PooledSqlConnector(
     def can_filter(self, wanted: Filter) -> bool:
         """Texts by ``=`` and IN alone, as their order depends on a collation."""
         return can_filter(self.table.schema.field(wanted.column).type, wanted)
+
+    def remarks(self) -> Sequence[str]:
+        return remarks_on(self.table)
 
     def requests_at_once(self) -> int | None:
         """One for each connection, and one more each, so that none waits for the task's next one."""

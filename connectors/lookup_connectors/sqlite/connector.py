@@ -20,6 +20,15 @@ import pyarrow.compute as pc
 
 from lookup_connectors.shared.conversion import convert, row_with
 from lookup_connectors.shared.options import check_file_exists
+from lookup_connectors.shared.source_query import (
+    QUERY,
+    VIEW,
+    check_names,
+    check_query,
+    place_in,
+    query_of,
+    remarks_on,
+)
 from lookup_connectors.shared.sql_parts import can_order, quoted
 from lookup_connectors.shared.sqlite_types import (
     ANALYSED,
@@ -118,6 +127,7 @@ class SqliteConnector(
     OPTIONS: ClassVar[tuple[Option, ...]] = (
         Option("path", FILE, "The database file, as each worker sees it.", required=True),
         Option("table-name", TEXT, "The table or view in the file; the table's own name by default."),
+        QUERY,
         Option("busy-timeout", DURATION, "How long to wait for a lock that a writer holds.", default=5.0),
     )
 
@@ -133,6 +143,10 @@ class SqliteConnector(
     def check(self) -> None:
         if (text := _refused_url(self.table.options.get("path", ""))) is not None:
             raise OptionError(Problem(f"table {self.table.name}: {text}"))
+        check_query(self.table)
+
+    def remarks(self) -> Sequence[str]:
+        return remarks_on(self.table)
 
     def key_columns(self) -> frozenset[str]:
         """Columns whose equal values have one spelling in SQLite.
@@ -239,6 +253,8 @@ class SqliteConnector(
             except sqlite3.OperationalError:  # no statistics in this file
                 told = []
             numbers = None if told else self._row_numbers(connection)
+        if query_of(self.table) is not None:
+            return TableSize(None, source="a query, whose rows nobody has counted")
         if told:
             return analysed_size(told)
         if numbers is None:
@@ -293,7 +309,7 @@ class SqliteConnector(
         with closing(self._open_file(options)) as connection:
             yield HealthCheck("file", "ok", options["path"])
             stored = self._stored_columns(connection)
-            yield HealthCheck("table", "ok", self._source_table)
+            yield HealthCheck("table", "ok", "its query" if query_of(self.table) else self._source_table)
             self._check_columns(stored)
             yield HealthCheck("columns", "ok", f"{len(self.table.schema)} as declared")
             for by in request.keys:
@@ -322,6 +338,8 @@ class SqliteConnector(
         query = lookup_query(self._source_table, by, keys)
         plan = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", bound_keys(keys))]
         names = ", ".join(by)
+        if query_of(self.table) is not None:
+            return _pushed_keys_check(names, plan)
         searched = next((step for step in plan if "SEARCH found" in step and "AUTOMATIC" not in step), None)
         if searched is not None:
             return HealthCheck("index", "ok", searched.removeprefix("SEARCH found USING ").lower())
@@ -349,7 +367,7 @@ class SqliteConnector(
 
     @property
     def _source_table(self) -> str:
-        return self.table.options.get("table-name", self.table.name)
+        return self.table.options.get("table-name", self.table.name) if query_of(self.table) is None else VIEW
 
     def _open_file(self, options: dict[str, Any]) -> sqlite3.Connection:
         if (text := _refused_url(options["path"])) is not None:
@@ -357,12 +375,37 @@ class SqliteConnector(
         path = Path(options["path"]).absolute()
         check_file_exists(self.table, path)
         with self._failures_explained():
-            return sqlite3.connect(
+            connection = sqlite3.connect(
                 f"{path.as_uri()}?mode=ro",
                 uri=True,
                 timeout=options["busy-timeout"],
                 check_same_thread=False,  # one call at a time is promised, one thread is not
             )
+        query = query_of(self.table)
+        if query is not None:
+            try:
+                self._create_view(connection, query)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    # A view of this connection alone: the file stays as it is. Its columns have the declared types of theirs.
+    def _create_view(self, connection: sqlite3.Connection, query: str) -> None:
+        try:
+            connection.execute(f"CREATE TEMP VIEW {quoted(VIEW)} AS {query}\n")
+            told = connection.execute(f"SELECT * FROM {quoted(VIEW)} LIMIT 0").description  # noqa: S608  quoted
+        except sqlite3.Error as error:
+            raise self._query_error(query, error) from error
+        check_names(self.table, [name.partition(":")[0] for name, *_ in told])
+
+    def _query_error(self, query: str, error: sqlite3.Error) -> ConnectorError:
+        """What is wrong with the query, and where: SQLite names the word, or the column."""
+        named = re.search(r'near "(.+?)"|no such (?:column|table|function): (?:main\.)?(\S+)', str(error))
+        word = next(filter(None, named.groups()), "") if named else ""
+        at = query.find(word) if word else -1
+        where = place_in(query, at) if at >= 0 else ""
+        return self._table_error(f"'query'{where}: SQLite says: {error}.", permanent=True)
 
     def _schema_version(self, connection: sqlite3.Connection) -> int:
         """A number that changes with every change of a table's columns."""
@@ -439,6 +482,21 @@ class SqliteConnector(
 
     def _table_error(self, message: str, *, permanent: bool = False) -> ConnectorError:
         return ConnectorError(f"table {self.table.name}: {message}", permanent=permanent)
+
+
+def _pushed_keys_check(names: str, plan: Sequence[str]) -> HealthCheck:
+    """Whether SQLite looks for keys inside the query, by its own plan."""
+    whole = next(
+        (step for step in plan if re.match(r"(MATERIALIZE|CO-ROUTINE) (found|lookup query)", step)), None
+    )
+    searched = [step for step in plan if step.startswith("SEARCH") and "AUTOMATIC" not in step]
+    if whole is None and searched:
+        return HealthCheck(
+            "index", "ok", f"{names} is looked for inside the query: {'; '.join(searched).lower()}"
+        )
+    what = f"{names} is compared with the rows of the query: each request runs all of it"
+    cure = "Take LIMIT, GROUP BY, windows or UNION out of it, or set 'lookup.access' = 'scan'."
+    return HealthCheck("index", "warn", what, cure)
 
 
 @contextmanager

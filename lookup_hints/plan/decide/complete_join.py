@@ -68,7 +68,7 @@ def _complete_join(
         choice = replace(choice, settings=replace(choice.settings, switch=None))
     columns = _used_columns(join, casts)
     repeated = must_run_once(statement, join)
-    notes = [*join.notes, *choice.notes]
+    notes = [*join.notes, *choice.notes, *join.use.connector.remarks()]
     is_shuffled = choice.shuffle and join.left_table is not None and not join.is_in_range
     if choice.shuffle and not is_shuffled:
         why = "it has no key" if join.is_in_range else "the left side of this join is not one table"

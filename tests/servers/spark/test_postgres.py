@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lookup_hints import LookupSession
-from lookup_hints.errors import UnsupportedLookup
+from lookup_hints.errors import DdlError, UnsupportedLookup
 from tests.servers.postgres import PostgresServer, running_server
 from tests.spark.warm import thrice
 
@@ -254,3 +254,36 @@ def password():
     rows = session.sql(query).collect()
     assert sorted((row.n, row.mood) for row in rows) == [(1, "glad"), (2, None), (3, "sad"), (6, "glad")]
     assert str(os.getpid()) not in calls.read_text().split(), "workers called it"
+
+
+def test_a_query_is_a_table_whose_key_is_declared(session: LookupSession, server: PostgresServer) -> None:
+    session.spark.conf.set("my.dsn", server.url())
+    session.sql(
+        "CREATE TEMPORARY TABLE lots (PRIMARY KEY (ID, part) NOT ENFORCED) WITH ('connector' = 'postgres',"
+        " 'url' = '${conf:my.dsn}', 'query' = 'SELECT id, part, upper(mood::text) AS mood FROM shop.\"Customers\"')"
+    )
+    columns = [(row.col_name, row["key"]) for row in session.sql("DESCRIBE lots").collect()][:3]
+    assert columns == [("id", "key"), ("part", "key"), ("mood", None)]
+    query = "SELECT o.n, c.mood FROM orders o JOIN lots c ON o.id = c.id AND o.part = c.part"
+    assert "may run all of it" not in session.explain(query)
+    rows = session.sql(query).collect()
+    assert sorted((row.n, row.mood) for row in rows) == [(1, "GLAD"), (2, None), (3, "SAD"), (6, "GLAD")]
+    session.sql(
+        "CREATE TEMPORARY TABLE few (id BIGINT, mood STRING) WITH ('connector' = 'postgres', 'url' = '${conf:my.dsn}',"
+        " 'query' = 'SELECT id, mood::text AS mood FROM shop.\"Customers\" LIMIT 2')"
+    )
+    told = session.explain("SELECT o.n, c.mood FROM orders o JOIN few c ON o.id = c.id")
+    assert "the query of few has LIMIT: the database may run all of it for each request" in told
+
+
+def test_a_declared_key_must_be_a_column_of_the_source(
+    session: LookupSession, server: PostgresServer
+) -> None:
+    with pytest.raises(DdlError) as refused:
+        session.sql(
+            "CREATE TEMPORARY TABLE t (PRIMARY KEY (idd) NOT ENFORCED) WITH ('connector' = 'postgres',"
+            " 'url' = '${conf:my.dsn}', 'query' = 'SELECT 1 AS id')"
+        )
+    assert "PRIMARY KEY names 'idd', which is no column of its source. Did you mean 'id'?" in str(
+        refused.value
+    )
