@@ -60,22 +60,24 @@ def check_query(table: LookupTable) -> None:
     for piece in _PIECE.finditer(text):
         sign, word = piece["sign"], piece["word"]
         if word is not None and not words and word.upper() not in ("SELECT", "WITH"):
-            raise _misplaced(table, text, piece.start(), f"{word!r} begins no query", "Write SELECT.")
+            raise _misplaced_piece(table, text, piece.start(), f"{word!r} begins no query", "Write SELECT.")
         words += word is not None
         if sign == ";":
-            raise _misplaced(
+            raise _misplaced_piece(
                 table, text, piece.start(), "a ';' ends a statement", "Write one SELECT, without ';'."
             )
         depth += (sign == "(") - (sign == ")")
         if depth < 0:
-            raise _misplaced(table, text, piece.start(), "this ')' closes nothing", "Leave it out.")
+            raise _misplaced_piece(table, text, piece.start(), "this ')' closes nothing", "Leave it out.")
         if sign and sign not in "()":
-            raise _misplaced(table, text, piece.start(), "this quote or comment is never closed", "Close it.")
+            raise _misplaced_piece(
+                table, text, piece.start(), "this quote or comment is never closed", "Close it."
+            )
     if depth or not words:
         raise option_error(table, "'query' ends too early", "Write one whole SELECT.")
 
 
-def _misplaced(table: LookupTable, text: str, at: int, what: str, tip: str) -> Exception:
+def _misplaced_piece(table: LookupTable, text: str, at: int, what: str, tip: str) -> Exception:
     return option_error(table, f"'query'{place_in(text, at)}: {what}", tip)
 
 
