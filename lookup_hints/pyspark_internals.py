@@ -11,7 +11,9 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib import import_module
+from io import BytesIO
 from selectors import EVENT_READ, DefaultSelector
 from types import FrameType
 from typing import IO, Any
@@ -24,8 +26,25 @@ READS_ACCUMULATORS = ("pyspark.accumulators", "_deserialize_accumulator")
 
 def cloudpickled(value: object) -> bytes:
     """``value`` by Spark's own pickler, which takes classes of notebooks with their code."""
-    pickled: bytes = import_module("pyspark.cloudpickle").dumps(value)
-    return pickled
+    file = BytesIO()
+    _pickler()(file).dump(value)
+    return file.getvalue()
+
+
+# Each field of a schema is four objects, and the pickler calls Python for each: a lookup of a table of 60
+# columns was planned for a third of its time here. (docs/decisions/0234)
+@cache
+def _pickler() -> Any:
+    """Spark's pickler, but for schemas, which Arrow writes as one."""
+    pyarrow = import_module("pyarrow")
+
+    class Pickler(import_module("pyspark.cloudpickle").CloudPickler):  # type: ignore[misc]  # known at run time
+        def reducer_override(self, value: Any) -> Any:
+            if type(value) is pyarrow.Schema:
+                return pyarrow.ipc.read_schema, (value.serialize(),)
+            return super().reducer_override(value)
+
+    return Pickler
 
 
 def accumulator_of_task(number: int, zero: Any, kind: Any) -> Any:

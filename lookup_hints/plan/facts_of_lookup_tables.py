@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
+from lookup_hints.errors import UnsupportedLookup
 from lookup_hints.hints.hint_comments import LookupHint
+from lookup_hints.plan.column_pruning import used_columns
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.query_parts import is_one_query, script_variables
 from lookup_hints.plan.parse.statement import Remembering, Statement
@@ -44,7 +46,7 @@ class Facts(Remembering):
             statement.uses or names_view(statement, self.context.find_view)
         ):
             return None
-        return self.analysis.output()
+        return self.analysis.output({use.index: each for use in self.uses if (each := _columns_named(use))})
 
     @cached_property
     def uses(self) -> tuple[TableUse, ...]:
@@ -77,3 +79,14 @@ class Facts(Remembering):
     def makes_view_of_one_table(self) -> bool:
         """Whether the statement creates a view that is one lookup table, and nothing more."""
         return self.makes_a_view and self._views.of_query(self.statement.structure.queries[0]) is not None
+
+
+def _columns_named(use: TableUse) -> tuple[str, ...]:
+    """The columns of ``use`` that the statement can name; empty if these are all, or are not known."""
+    if use.relation.columns:
+        return ()
+    try:
+        named = used_columns(use)
+    except UnsupportedLookup:  # Spark's errors come first
+        return ()
+    return named if len(named) < len(use.table.schema) else ()

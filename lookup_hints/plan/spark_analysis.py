@@ -94,13 +94,19 @@ class Analysis:
         self._variables = variables or {}
         self._columns: dict[Relation, tuple[str, ...] | None] = {}
         self._texts: dict[Cut, str] = {}
+        self._whole: str | None = None
 
     @property
     def knows(self) -> bool:
         return self._analyse is not None
 
-    def output(self) -> NamesAndTypes | None:
+    # Of a wide table Spark's analyser would resolve each column, though the statement names a few.
+    # (docs/decisions/0234)
+    def output(self, used: Mapping[int, Sequence[str]]) -> NamesAndTypes | None:
         """The output columns of the statement, which is a query.
+
+        Args:
+            used: the columns that it can name, by the index of the use, where these are not all.
 
         Raises:
             Exception: Spark's error about the user's statement.
@@ -108,6 +114,12 @@ class Analysis:
         if self._analyse is None:
             return None
         text, query = self.statement.text, self.statement.queries[0]
+        if used:
+            self._whole = spliced(text, self._edits_of_stubs(used), query)
+            try:
+                return self._analyse(self._whole)
+            except Exception:  # its text would suggest these few columns alone
+                self._whole = None
         try:
             return self._analyse(self.whole())
         except Exception as error:
@@ -118,8 +130,8 @@ class Analysis:
             raise
 
     def whole(self) -> str:
-        """The one query of the statement over stubs."""
-        return self._stubbed_text(self.statement.queries[0])
+        """The one query of the statement over stubs, as Spark has analysed it for ``output``."""
+        return self._whole or self._stubbed_text(self.statement.queries[0])
 
     def over_stubs(self) -> str:
         """The whole statement over stubs; it has the same columns as the original."""
@@ -351,7 +363,14 @@ class Analysis:
 
     @cached_property
     def _stub_edits(self) -> list[Edit]:
-        stubs = (edit for use in self.statement.uses for edit in _stub_of_use(self.statement, use))
+        return self._edits_of_stubs({})
+
+    def _edits_of_stubs(self, used: Mapping[int, Sequence[str]]) -> list[Edit]:
+        stubs = (
+            edit
+            for use in self.statement.uses
+            for edit in _stub_of_use(self.statement, use, columns=used.get(use.index))
+        )
         nearest = () if self._takes_asof else _edits_without_asof(self.statement)
         return [*without_hints_and_times(self.statement), *stubs, *nearest]
 
@@ -401,14 +420,20 @@ def selected_instead(statement: Statement, use: LookupUse) -> list[Edit]:
     return [Edit(statement.tokens.cut(source.at, source.at), ("SELECT * FROM",))]
 
 
-def _stub_of_use(statement: Statement, use: LookupUse, condition: str = "false") -> Iterator[Edit]:
+def _stub_of_use(
+    statement: Statement, use: LookupUse, condition: str = "false", columns: Sequence[str] | None = None
+) -> Iterator[Edit]:
     relation, tokens = use.relation, statement.tokens
     at = tokens.cut(relation.start, relation.last)
     samples = [
         each for each in relation.extensions if tokens.is_word(tokens.index_at(each.start), "TABLESAMPLE")
     ]
-    columns = (f"CAST(NULL AS {sql_type(each.type)}) AS {quoted(each.name)}" for each in use.table.schema)
-    rows = extended((f"(SELECT {', '.join(columns)} WHERE {condition})",), samples)
+    values = (
+        f"CAST(NULL AS {sql_type(each.type)}) AS {quoted(each.name)}"
+        for each in use.table.schema
+        if columns is None or each.name in columns
+    )
+    rows = extended((f"(SELECT {', '.join(values)} WHERE {condition})",), samples)
     yield Edit(at, (*rows, " AS ", alias_text(statement, relation)))
     yield from selected_instead(statement, use)
 

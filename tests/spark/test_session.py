@@ -59,6 +59,13 @@ def test_two_sessions_of_one_spark_session_see_the_same_tables(session: LookupSe
     assert len(LookupSession(session.spark).sql(JOIN).collect()) == 6
 
 
+def test_spark_suggests_columns_that_the_statement_does_not_name(session: LookupSession) -> None:
+    with pytest.raises(Exception, match="UNRESOLVED_COLUMN") as caught:
+        session.sql("SELECT p.nane FROM visits v JOIN people p ON v.person = p.id")
+    assert "`p`.`name`" in str(caught.value)
+    assert "line 1 pos 7" in str(caught.value)
+
+
 def test_another_spark_session_does_not_see_them(session: LookupSession) -> None:
     with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"):
         LookupSession(session.spark.newSession()).sql("SELECT * FROM people")
