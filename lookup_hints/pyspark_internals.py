@@ -244,3 +244,9 @@ def ask_for_streams(client: Any, timeout: float) -> Iterator[Any]:
     request.plan.command.streaming_query_manager_command.active = True
     # The client's own way waits for minutes for a server that is away.
     yield from client._stub.ExecutePlan(request, metadata=client._builder.metadata(), timeout=timeout)
+
+
+def defines_pipeline(client: Any) -> bool:
+    """Whether this thread defines a Declarative Pipeline, as the requests of ``client`` say."""
+    own = getattr(getattr(client, "thread_local", None), "user_context_extensions", ())
+    return any(each.type_url.endswith("PipelineAnalysisContext") for _, each in own)

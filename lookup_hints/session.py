@@ -18,9 +18,11 @@ from lookup_hints.dataframe.hinted_frames import (
     restore_join_and_hint,
 )
 from lookup_hints.driver.parse_and_plan import Prepared
+from lookup_hints.driver.pipelines import join_in_pipeline
 from lookup_hints.driver.run_statement import Statements, explain_analyze
 from lookup_hints.driver.scan_views import SCAN_PREFIX, unread_frame
 from lookup_hints.driver.spark_names import why_not_read_by_frames
+from lookup_hints.driver.spark_versions import is_pipeline
 from lookup_hints.driver.statement_scope import Args, StatementScope, state_of
 from lookup_hints.errors import QueryError, counted
 from lookup_hints.lookup_spec import LookupName
@@ -229,6 +231,8 @@ class LookupSession:
     def join_frame(self, df: DataFrame, connector: Connector, request: frame_join.JoinRequest) -> DataFrame:
         """``df`` joined with the table of ``connector``, which need not be in the catalog."""
         scope = self._statements.scope
+        if is_pipeline(self.spark):
+            return join_in_pipeline(df, connector, request, scope)
         case_sensitive = (scope.conf("spark.sql.caseSensitive") or "false").lower() == "true"
         joined = frame_join.frame_join(df, connector, request, case_sensitive)
         scope = scope.over({frame_join.LEFT: joined.frame}).with_table(connector, joined.hint)

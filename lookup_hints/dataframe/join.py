@@ -191,11 +191,9 @@ def _write_statement(left: _Left, connector: Connector, request: JoinRequest) ->
         raise QueryError(Problem(message, tip=tip))
     selected = [left.star(keys)]
     if request.kind in ("inner", "left"):
-        hidden = {name for _, name in pairs} if request.is_using else set()
         selected += [
             f"{alias}.{quoted(name)} AS {quoted(new)}" if new != name else f"{alias}.{quoted(name)}"
-            for name, new in _wanted_columns(connector, request)
-            if name not in hidden
+            for name, new in chosen_columns(connector, request) or ()
         ]
     elif request.columns is not None:
         raise QueryError(
@@ -215,6 +213,14 @@ def _as_of_moment(left: _Left, connector: Connector, request: JoinRequest) -> st
         tip = "Name that column in its WITH: 'lookup.valid-from' = '...'."
         raise QueryError(Problem(message, tip=tip))
     return left.key(request.as_of)
+
+
+def chosen_columns(connector: Connector, request: JoinRequest) -> tuple[tuple[str, str], ...] | None:
+    """The table's columns that the join gives, with their new names; None for a semi or anti join."""
+    if request.kind not in ("inner", "left"):
+        return None
+    shared = [_find_column(connector, name, request) for _, name in request.pairs] if request.is_using else []
+    return tuple(each for each in _wanted_columns(connector, request) if each[0] not in shared)
 
 
 def _wanted_columns(connector: Connector, request: JoinRequest) -> Iterator[tuple[str, str]]:

@@ -103,10 +103,14 @@ class Functions:
         name = spec.name.function
         if self.has(spark, name):
             return
-        function = spark_function(spec, self._application.report, transport)
-        spark.udf.register(name, function.asNondeterministic() if repeated else function)
-        self._names[name] = spec.name
+        spark.udf.register(name, self.function(spec, repeated, transport))
         self._add_registered(spark, name)
+
+    def function(self, spec: LookupSpec, repeated: bool, transport: str) -> Any:
+        """The function that runs ``spec``, whose counts belong to this session."""
+        function = spark_function(spec, self._application.report, transport)
+        self._names[spec.name.function] = spec.name
+        return function.asNondeterministic() if repeated else function
 
     def begin_task(self, spark: SparkSession, spec: LookupSpec, transport: str) -> None:
         """Run one task of ``spec`` that asks nothing, as its key is NULL."""
@@ -177,7 +181,7 @@ class Functions:
         self._registered.setdefault(spark, set()).add(name)
 
 
-_COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
+COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 
 
 def _disable_columnar_input(spark: SparkSession) -> None:
@@ -189,5 +193,5 @@ def _disable_columnar_input(spark: SparkSession) -> None:
     if spark_version(spark) < (4, 2):
         return
     settings = None if is_connect(spark) else all_settings(spark.conf)
-    if _COLUMNAR_INPUT not in (spark.conf.getAll if settings is None else settings):
-        spark.conf.set(_COLUMNAR_INPUT, "false")
+    if COLUMNAR_INPUT not in (spark.conf.getAll if settings is None else settings):
+        spark.conf.set(COLUMNAR_INPUT, "false")

@@ -15,10 +15,10 @@ from lookup_hints.driver.attempts import PlannerFailures, first_that_works
 from lookup_hints.driver.execute_immediate import Immediate, read_immediate
 from lookup_hints.driver.scan_views import SCAN_PREFIX
 from lookup_hints.driver.spark_functions import transport_for, wrapping_for
-from lookup_hints.driver.spark_versions import spark_version
+from lookup_hints.driver.spark_versions import is_pipeline, spark_version
 from lookup_hints.driver.statement_scope import Args, StatementScope
 from lookup_hints.driver.views import analysed_plan
-from lookup_hints.errors import HintError, Problem
+from lookup_hints.errors import HintError, Problem, QueryError
 from lookup_hints.hints.hint_comments import LookupHint, read_hints
 from lookup_hints.lookup_spec import Invalidation, LookupSpec
 from lookup_hints.plan.cost import UNKNOWN, LeftRows
@@ -111,6 +111,14 @@ def prepare(
     hints, problems = read_hints(text)
     if not (hints or problems or mentions_lookup(text, scope.may_concern)):
         return Prepared(statement, written, given, line=line)
+    if is_pipeline(scope.spark):
+        raise QueryError(
+            Problem(
+                "SQL with lookup tables cannot be planned while a pipeline is defined: Spark analyses nothing"
+                " then.",
+                tip="Write session.lookup_join(spark.read.table('orders'), 'customers', on=...).",
+            )
+        )
     if args is not None and not isinstance(args, Mapping | Immediate):
         text, args = named_parameters(text, args)
         hints, problems = read_hints(text)
