@@ -39,14 +39,16 @@ def read_immediate(
     text: SqlText, args: Mapping[str, Any] | Sequence[Any] | None, value_of: Callable[[str, Any], object]
 ) -> tuple[SqlText, Immediate | None] | None:
     """The statement that ``text`` runs, and its values, if any; None where it is no EXECUTE IMMEDIATE."""
-    if len(text.code) < 3 or not (text.starts_with("EXECUTE") and text.code[1].is_word("IMMEDIATE")):
+    if len(text.code) < 3 or not text.code.are_words(0, "EXECUTE", "IMMEDIATE"):
         return None
     if args is not None and not isinstance(args, Mapping):
         text, args = named_parameters(text, args)
-    found = text.code
-    while found[-1].is_symbol(";"):
-        found = found[:-1]
-    into, using = _index_of_word(found, "INTO"), _index_of_word(found, "USING")
+    found = text.code.before_semicolons
+    count = len(found)
+    into, using = (
+        next((at for at in range(count) if found.depth(at) == 0 and found.is_word(at, word)), count)
+        for word in ("INTO", "USING")
+    )
     end = min(into, using)
     if end < 3:
         return None
@@ -54,7 +56,7 @@ def read_immediate(
     if not isinstance(inner, str) or not inner.strip():
         return None
     statement = SqlText(inner)
-    targets, given = found[into + 1 : using if using > into else len(found)], found[using + 1 :]
+    targets, given = found[into + 1 : using if using > into else count], found[using + 1 :]
     if not targets and not given:
         return statement, None
     inside = [group for _, group in comma_groups(given)] if given else []
@@ -65,16 +67,6 @@ def read_immediate(
         statement, _ = named_parameters(statement, values)
         values = [f"{value} AS __p{number}" for number, value in enumerate(values)]
     return statement, Immediate(", ".join(values), _text_of(text, targets), args)
-
-
-def _index_of_word(found: Sequence[Piece], word: str) -> int:
-    """The index of the word, outside parentheses; how many pieces there are where it is not there."""
-    depth = 0
-    for index, piece in enumerate(found):
-        depth += piece.is_symbol("(") - piece.is_symbol(")")
-        if depth == 0 and piece.is_word(word):
-            return index
-    return len(found)
 
 
 def _text_of(text: str, found: Sequence[Piece]) -> str:

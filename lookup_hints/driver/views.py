@@ -91,9 +91,9 @@ def view_definition(
     if not tokens.is_word(at, "TEMPORARY", "TEMP") or not tokens.is_word(at + 1, "VIEW"):
         return None
     at += 5 if tokens.is_word(at + 2, "IF") else 2
-    if at >= len(tokens.pieces) or not tokens.pieces[at].is_name or tokens.is_symbol(at + 1, "."):
+    if at >= len(tokens) or not tokens[at].is_name or tokens.is_symbol(at + 1, "."):
         return None
-    name = tokens.pieces[at].name
+    name = tokens[at].name
     try:
         statement.queries = query_parts(statement)
         resolver = ViewResolver(statement, lambda name: find_view(name)[0], case_sensitive)

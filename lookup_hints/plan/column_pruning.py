@@ -107,7 +107,7 @@ def stars(statement: Statement, block: Block, end: int) -> Iterator[int]:
 def _is_count_star(statement: Statement, index: int) -> bool:
     tokens = statement.tokens
     opening = index - 2 if tokens.is_word(index - 1, "ALL") else index - 1
-    called = tokens.after(opening - 1)
+    called = tokens.piece_at(opening - 1)
     is_count = called is not None and called.is_name and called.name.upper() == "COUNT"
     return is_count and tokens.is_symbol(opening, "(") and tokens.is_symbol(index + 1, ")")
 
@@ -115,7 +115,7 @@ def _is_count_star(statement: Statement, index: int) -> bool:
 def _is_star_of(statement: Statement, index: int, names: ColumnNames) -> bool:
     """Whether the star is ``c.*``, or qualified by a name that ``|> AS`` gave to all columns."""
     tokens = statement.tokens
-    before = tokens.after(index - 2)
+    before = tokens.piece_at(index - 2)
     if before is None or not tokens.is_symbol(index - 1, "."):
         return False
     return before.name.lower() == names.alias.lower() or before.name.lower() in statement.given_to_all
@@ -127,7 +127,7 @@ def _column_at(statement: Statement, index: int, names: ColumnNames) -> str | No
     column = names.own_name(piece.name) if piece.is_name else None
     if column is None or tokens.is_word(index - 1, "AS"):
         return None
-    qualifier = tokens.after(index - 2) if tokens.is_symbol(index - 1, ".") else None
+    qualifier = tokens.piece_at(index - 2) if tokens.is_symbol(index - 1, ".") else None
     if qualifier is not None and not tokens.is_symbol(index - 3, ".") and names.is_other(qualifier.name):
         return None
     return column

@@ -248,7 +248,7 @@ def _check_names_were_read(statement: Statement) -> None:
 
 def _nested_too_deeply(statement: Statement) -> UnreadableStatement:
     tokens = statement.tokens
-    deepest = max(range(len(tokens.pieces)), key=tokens.depth)
+    deepest = max(range(len(tokens)), key=tokens.depth)
     return UnreadableStatement(
         Problem(
             f"This statement, which uses a lookup table, is nested too deeply: {tokens.depth(deepest)}"

@@ -319,7 +319,7 @@ class Analysis:
         first, last = tokens.indices(part)
         edits = [
             Edit(tokens.cut(index, index), (f"CAST(NULL AS {self._variables[piece.name.lower()]})",))
-            for index, piece in enumerate(tokens.pieces[first : last + 1], first)
+            for index, piece in enumerate(tokens[first : last + 1], first)
             if piece.is_name and piece.name.lower() in self._variables
             if not (tokens.is_symbol(index - 1, ".") or tokens.is_symbol(index + 1, "("))
         ]

@@ -187,7 +187,7 @@ class _Inside:
             return None
         if at < last and tokens.except_list(at) != last:
             return None
-        names, commas = tokens.pieces[at + 3 : last : 2], tokens.pieces[at + 4 : last : 2]
+        names, commas = tokens[at + 3 : last : 2], tokens[at + 4 : last : 2]
         without = [self._names.own_name(piece.name) if piece.is_name else None for piece in names]
         if None in without or not all(piece.is_symbol(",") for piece in commas):
             return None

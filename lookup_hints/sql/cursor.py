@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from lookup_hints.errors import Problem, Span
 from lookup_hints.sql.lexer import Kind, Piece
+from lookup_hints.sql.tokens import Tokens
 
 
 class Unreadable(Exception):
@@ -31,31 +32,40 @@ class Cursor:
 
     def __init__(self, shown: str, found: Sequence[Piece], end: int) -> None:
         self.shown = shown
-        self._found, self._end, self._at = found, end, 0
+        self.tokens = found if isinstance(found, Tokens) else Tokens(found)
+        self._end, self._at = end, 0
 
     @property
     def rest(self) -> Sequence[Piece]:
-        return self._found[self._at :]
+        return self.tokens[self._at :]
 
     def peek(self, ahead: int = 0) -> Piece:
         """The next piece, or the one ``ahead`` of it; at the end an empty symbol."""
         at = self._at + ahead
-        return self._found[at] if at < len(self._found) else Piece(Kind.SYMBOL, "", self._end)
+        return self.tokens[at] if at < len(self.tokens) else Piece(Kind.SYMBOL, "", self._end)
 
     def take(self) -> Piece:
         piece = self.peek()
         self._at += 1
         return piece
 
+    def is_word(self, *words: str) -> bool:
+        """Whether the next piece is one of ``words``."""
+        return self.tokens.is_word(self._at, *words)
+
+    def is_symbol(self, symbol: str, ahead: int = 0) -> bool:
+        """Whether the next piece, or the one ``ahead`` of it, is ``symbol``."""
+        return self.tokens.is_symbol(self._at + ahead, symbol)
+
     def words(self, *words: str) -> bool:
         """Whether ``words`` come next, in this order; if so they are read."""
-        found = all(self.peek(ahead).is_word(word) for ahead, word in enumerate(words))
+        found = self.tokens.are_words(self._at, *words)
         self._at += len(words) if found else 0
         return found
 
     def symbol(self, symbol: str) -> bool:
         """Whether ``symbol`` comes next; if so it is read."""
-        found = self.peek().is_symbol(symbol)
+        found = self.tokens.is_symbol(self._at, symbol)
         self._at += found
         return found
 

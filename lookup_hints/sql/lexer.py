@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import accumulate
 
 _OPENING, _CLOSING = "(<[", ")>]"
 
@@ -113,12 +112,6 @@ def cut_into_pieces(text: str) -> tuple[Piece, ...]:
             found.append(Piece(_KINDS[group], match[0], at))
         at = found[-1].end if group in ("block", "open") else match.end()
     return tuple(found)
-
-
-def closing(found: Sequence[Piece], opening: int) -> int | None:
-    """Index of the parenthesis that closes the one at ``opening``; None where none does."""
-    depths = accumulate(piece.is_symbol("(") - piece.is_symbol(")") for piece in found[opening:])
-    return next((opening + index for index, depth in enumerate(depths) if depth == 0), None)
 
 
 def comma_groups(found: Sequence[Piece]) -> Iterator[tuple[Piece | None, Sequence[Piece]]]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from itertools import pairwise
 
-from lookup_hints.sql.lexer import Kind, Piece, closing, quoted
+from lookup_hints.sql.lexer import Kind, Piece, quoted
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut, Edit
+from lookup_hints.sql.tokens import Tokens
 from lookup_hints.sql.with_options import option_lists
 
 _REFERENCE = re.compile(r"\$\{(?:(\w+?):)?\S+?\}")
@@ -68,9 +68,8 @@ def with_identifiers(text: SqlText, value_of: Callable[[str], object]) -> SqlTex
     """
     found = text.code
     edits = []
-    for at, (piece, opening) in enumerate(pairwise(found)):
-        is_call = piece.is_word("IDENTIFIER") and opening.is_symbol("(")
-        last = closing(found, at + 1) if is_call else None
+    for at, piece in enumerate(found):
+        last = found.closing_if_any(at + 1) if piece.is_word("IDENTIFIER") else None
         if last is None or last == at + 2:
             continue
         value = value_of(text[found[at + 2].start : found[last - 1].end])
@@ -95,19 +94,22 @@ def with_long_pipes(text: SqlText) -> SqlText:
     found = text.code
     edits = (
         Edit(Cut(pipe.end, pipe.end), (">",))
-        for pipe, word, after in zip(found, found[1:], found[2:], strict=False)
-        if pipe.is_symbol("|") and _is_operator(word, after)
+        for at, pipe in enumerate(found[:-2])
+        if pipe.is_symbol("|") and _begins_operator(found, at + 1)
     )
     return text.edited(edits)
 
 
-def _is_operator(word: Piece, after: Piece) -> bool:
-    if word.is_word("LEFT", "RIGHT", "FULL", "NATURAL", "INNER", "CROSS", "SEMI", "ANTI"):
-        return after.is_word("JOIN", "OUTER", "SEMI", "ANTI", "INNER", "LEFT", "RIGHT", "FULL")
-    if word.is_word("EXTEND", "SET", "DROP", "AS", "AGGREGATE", "LIMIT", "OFFSET", "PIVOT", "UNPIVOT"):
+def _begins_operator(found: Tokens, index: int) -> bool:
+    if found.is_word(index, "LEFT", "RIGHT", "FULL", "NATURAL", "INNER", "CROSS", "SEMI", "ANTI"):
+        return found.is_word(index + 1, "JOIN", "OUTER", "SEMI", "ANTI", "INNER", "LEFT", "RIGHT", "FULL")
+    if found.is_word(
+        index, "EXTEND", "SET", "DROP", "AS", "AGGREGATE", "LIMIT", "OFFSET", "PIVOT", "UNPIVOT"
+    ):
         # A column may be called so; then a clause, a comma or a parenthesis follows.
+        after = found[index + 1]
         return (after.is_name and not after.is_word("FROM", "WHERE", "AS")) or after.kind is Kind.NUMBER
-    return word.is_word(*_OPERATORS)
+    return found.is_word(index, *_OPERATORS)
 
 
 _OPERATORS = (

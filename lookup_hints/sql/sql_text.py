@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from lookup_hints.sql.lexer import NO_CODE, Piece, blanked, cut_into_pieces
 from lookup_hints.sql.text_edits import Edit, spliced
+from lookup_hints.sql.tokens import Tokens
 
 Answer = TypeVar("Answer")
 
@@ -33,9 +34,9 @@ class SqlText(str):
         return cut_into_pieces(self)
 
     @cached_property
-    def code(self) -> tuple[Piece, ...]:
+    def code(self) -> Tokens:
         """The pieces that are neither comments nor hints."""
-        return tuple(piece for piece in self.pieces if piece.kind not in NO_CODE)
+        return Tokens(piece for piece in self.pieces if piece.kind not in NO_CODE)
 
     def once(self, question: Callable[[SqlText], Answer]) -> Answer:
         """The memoized result of ``question`` for the text."""
@@ -47,7 +48,7 @@ class SqlText(str):
 
     def starts_with(self, *words: str) -> bool:
         """Whether the first of its code is one of ``words``."""
-        return bool(self.code) and self.code[0].is_word(*words)
+        return self.code.is_word(0, *words)
 
     def has_word(self, word: str) -> bool:
         return any(piece.is_word(word) for piece in self.code)

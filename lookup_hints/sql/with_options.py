@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lookup_hints.sql.cursor import Cursor
-from lookup_hints.sql.lexer import Kind, Piece, closing
+from lookup_hints.sql.lexer import Kind, Piece
+from lookup_hints.sql.tokens import Tokens
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,13 @@ def read_option_list(reader: Cursor) -> Iterator[ListedOption]:
         key = [reader.take()] if is_string else reader.dotted_name("The name of an option")
         sign = reader.symbol("=") or reader.symbol("==")
         yield ListedOption(key, sign, reader.take())
-        if not reader.peek().is_symbol(")"):
+        if not reader.is_symbol(")"):
             reader.expect(",", "or ')' after an option")
 
 
-def option_lists(found: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
+def option_lists(found: Tokens) -> Iterator[Sequence[Piece]]:
     """The pieces after the parenthesis of each ``WITH ('key' = ...)`` and ``OPTIONS ('key' = ...)``."""
-    for at, piece in enumerate(found[:-3]):
-        opens = piece.is_word("WITH", "OPTIONS") and found[at + 1].is_symbol("(")
-        if opens and found[at + 2].kind is Kind.STRING and found[at + 3].is_symbol("="):
-            last = closing(found, at + 1)
-            yield found[at + 2 :] if last is None else found[at + 2 : last + 1]
+    for at, piece in enumerate(found):
+        opens = piece.is_word("WITH", "OPTIONS") and found.is_symbol(at + 1, "(")
+        if opens and found.is_symbol(at + 3, "=") and found[at + 2].kind is Kind.STRING:
+            yield found[at + 2 : found.closing(at + 1) + 1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import MappingProxyType
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, NoReturn
 from lookup_hints.errors import OptionError, Problem, QueryError, Span
 from lookup_hints.spi.option_values import Conf, Place, Trigger, bad_value, in_force, options_at
 from lookup_hints.sql.cursor import Cursor, Unreadable
-from lookup_hints.sql.lexer import Kind, Piece, quoted
+from lookup_hints.sql.lexer import Kind, quoted
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut, Edit
+from lookup_hints.sql.tokens import Tokens
 from lookup_hints.sql.with_options import read_option_list
 from lookup_hints.sql.words import CLAUSE_WORDS, INSERTED_QUERY_WORDS
 from lookup_hints.streaming.restart_strategy import RestartStrategy, restart_strategy
@@ -65,11 +66,11 @@ def names_a_stream(text: SqlText) -> bool:
     return text.starts_with("INSERT") and any(_words_stream(text.code))
 
 
-def _words_stream(found: Sequence[Piece]) -> Iterator[int]:
+def _words_stream(found: Tokens) -> Iterator[int]:
     """The index of each word STREAM that says that a stream is read."""
-    for at, (before, piece, after) in enumerate(zip(found, found[1:], found[2:], strict=False), 1):
-        names_one = before.is_word("FROM", "JOIN") and piece.is_word("STREAM")
-        if names_one and (after.is_name or after.is_symbol("(")):
+    for at in found.places("STREAM", 1, len(found) - 2):
+        names_one = found.is_word(at - 1, "FROM", "JOIN") and found.is_word(at, "STREAM")
+        if names_one and (found[at + 1].is_name or found.is_symbol(at + 1, "(")):
             yield at
 
 
@@ -144,14 +145,14 @@ class _InsertReader(Cursor):
 
     def insert(self) -> StreamInsert:
         self.words("INSERT")
-        if self.peek().is_word("OVERWRITE"):
+        if self.is_word("OVERWRITE"):
             self._refuse("INSERT OVERWRITE", "A stream adds rows: write INSERT INTO.")
         if not self.words("INTO"):
             self.fail_missing("INTO")
         self.words("TABLE")
         sink = self.dotted_name("The name of the sink")
         options = self._read_options()
-        if self.peek().is_word("PARTITION", "IF", "REPLACE"):
+        if self.is_word("PARTITION", "IF", "REPLACE"):
             tip = "Give the partition column in the query; each row goes to the partition of its value."
             self._refuse(self.peek().text.upper(), tip)
         by_name = self.words("BY", "NAME")
@@ -180,12 +181,12 @@ class _InsertReader(Cursor):
             name=tuple(part.name for part in name),
             options=MappingProxyType(options),
             start=first.start,
-            end=self._found[self._at - 1].end,
-            has_alias=self.peek().is_name and not self.peek().is_word(*_AFTER_STREAM),
+            end=self.tokens[self._at - 1].end,
+            has_alias=self.peek().is_name and not self.is_word(*_AFTER_STREAM),
         )
 
     def _read_options(self) -> dict[str, str]:
-        if not (self.peek().is_word("WITH") and self.peek(1).is_symbol("(")):
+        if not (self.is_word("WITH") and self.is_symbol("(", 1)):
             return {}
         self._at += 2
         options: dict[str, str] = {}
@@ -201,7 +202,7 @@ class _InsertReader(Cursor):
         return options
 
     def _read_columns(self) -> tuple[str, ...] | None:
-        if not self.peek().is_symbol("(") or self._is_query(1):
+        if not self.is_symbol("(") or self._is_query(1):
             return None
         self.take()
         names = [self.name("The name of a column").name]

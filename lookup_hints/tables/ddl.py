@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 import pyarrow as pa
 
@@ -23,6 +22,7 @@ from lookup_hints.spi.secrets import SECRET_HEADER, masked_text, secret_parts
 from lookup_hints.sql.cursor import Cursor, Unreadable
 from lookup_hints.sql.lexer import Kind, Piece, quoted, string_literal
 from lookup_hints.sql.sql_text import SqlText
+from lookup_hints.sql.tokens import Tokens
 from lookup_hints.sql.with_options import ListedOption, option_lists, read_option_list
 from lookup_hints.tables.ddl_columns import COMMENT, DdlReader, read_columns
 from lookup_hints.tables.registry import connector_class, module_named
@@ -165,11 +165,9 @@ def parse_ddl(text: SqlText, timestamp: pa.DataType = TIMESTAMP) -> Ddl | None:
         DdlError: every mistake in a CREATE of a lookup table, with secrets in options masked. Also any other
             statement with a connector in its options, as Spark's error would show them.
     """
-    found = text.code
-    while found and found[-1].is_symbol(";"):
-        found = found[:-1]
+    found = text.code.before_semicolons
     names_connector = _names_connector(found)
-    if not (names_connector or (found and found[0].is_word(*_STATEMENTS))):
+    if not (names_connector or found.is_word(0, *_STATEMENTS)):
         return None
     reader = DdlReader(_mask_values(text, found, {}), found, [], found[-1].end, timestamp)
     try:
@@ -291,9 +289,9 @@ def _read_create_if_ours(reader: DdlReader) -> CreateLookupTable | None:
     is_temporary = _is_temporary(reader)
     if not reader.words("TABLE"):
         return None
-    names_connector = _names_connector(reader.rest)
-    top = {piece.text.upper() for piece in _outside_parentheses(reader.rest) if piece.kind is Kind.WORD}
-    if not names_connector and (not is_temporary or top & {"USING", "AS"}):
+    tokens = reader.tokens
+    is_other = any(tokens.depth(at) == 0 and tokens.is_word(at, "USING", "AS") for at in range(len(tokens)))
+    if not _names_connector(tokens) and (not is_temporary or is_other):
         return None
     if not is_temporary:
         tip = "Write CREATE TEMPORARY TABLE: a lookup table lives in the session."
@@ -333,7 +331,7 @@ def _read_create(reader: DdlReader, or_replace: bool) -> CreateLookupTable:
 
 
 def _read_columns(reader: DdlReader) -> tuple[pa.Schema | None, tuple[str, ...]]:
-    if not (reader.rest and reader.rest[0].is_symbol("(")):
+    if not reader.is_symbol("("):
         return None, ()
     opening = reader.rest[:2]
     inside = reader.parenthesised()
@@ -350,7 +348,7 @@ def _refuse_partitions(reader: DdlReader) -> None:
     before = reader.rest
     if reader.words("PARTITIONED", "BY"):
         reader.report("PARTITIONED BY is not for lookup tables.", before[:2], tip="Leave it out.")
-        if reader.rest and reader.rest[0].is_symbol("("):
+        if reader.is_symbol("("):
             reader.parenthesised()
 
 
@@ -358,7 +356,7 @@ def _read_options(reader: DdlReader) -> dict[str, str]:
     before = reader.rest
     if not reader.words("WITH"):
         reader.fail_missing("WITH", tip=_EXAMPLE)
-    if not (reader.rest and reader.rest[0].is_symbol("(")):
+    if not reader.is_symbol("("):
         reader.fail_missing("'(' after WITH", tip=_EXAMPLE)
     inside = reader.parenthesised()
     found = read_options(reader.shown, inside.rest)
@@ -387,39 +385,28 @@ def _is_temporary(reader: DdlReader) -> bool:
     return reader.words("TEMPORARY") or reader.words("TEMP")
 
 
-def _names_connector(found: Sequence[Piece]) -> bool:
+def _names_connector(found: Tokens) -> bool:
     """Whether a ``WITH (`` with a connector follows, except after a relation of a query.
 
     Spark itself accepts ``WITH (...)`` only after relations. Quotes are ignored here, as after a forgotten
     quote strings and code change places.
     """
-    for index, (piece, after) in enumerate(pairwise(found)):
-        if piece.is_word("WITH") and after.is_symbol("(") and not _is_in_query(found[:index]):
-            return any("connector" in inside.text.lower() for inside in found[index:])
+    for at in found.places("WITH", 0, len(found) - 2):
+        if found.is_word(at, "WITH") and found.is_symbol(at + 1, "(") and not _is_in_query(found, at):
+            return any("connector" in inside.text.lower() for inside in found[at:])
     return False
 
 
-def _is_in_query(before: Sequence[Piece]) -> bool:
-    """Whether the pieces after ``before`` may belong to a relation that a query reads or writes."""
-    open_: list[Piece] = []
-    for piece in before:
-        if piece.is_symbol(")"):
-            while open_ and not open_.pop().is_symbol("("):
-                pass
-        elif piece.is_symbol(";"):
-            open_.clear()
-        else:
-            open_.append(piece)
-    return any(piece.is_word("FROM", "INTO", "OVERWRITE") for piece in open_)
-
-
-def _outside_parentheses(found: Sequence[Piece]) -> list[Piece]:
-    depth, outside = 0, []
-    for piece in found:
-        depth += piece.is_symbol("(") - piece.is_symbol(")")
-        if depth == 0:
-            outside.append(piece)
-    return outside
+def _is_in_query(found: Tokens, index: int) -> bool:
+    """Whether the piece at ``index`` may belong to a relation that a query reads or writes."""
+    depth = found.depth(index)
+    for at in range(index - 1, -1, -1):
+        if found.is_symbol(at, ";"):
+            break
+        depth = min(depth, found.depth(at))
+        if found.depth(at) == depth and found.is_word(at, "FROM", "INTO", "OVERWRITE"):
+            return True
+    return False
 
 
 # The reader of each statement, by its first word.
@@ -441,7 +428,7 @@ _CONNECTOR_KEY = re.compile(r"(['\"]?)connector\1", re.IGNORECASE)
 _CONNECTOR = re.compile(r"'[\w.:-]+'|\"[\w.:-]+\"")
 
 
-def _secrets_in_options(found: Sequence[Piece]) -> dict[int, list[tuple[int, int]]]:
+def _secrets_in_options(found: Tokens) -> dict[int, list[tuple[int, int]]]:
     """The secret parts of each value in ``WITH (...)``, by its place; empty if they cannot be determined.
 
     They can be if the list has no mistakes, and the connector is known and declares which are secret.
@@ -482,27 +469,28 @@ def _secret_parts(value: Piece, *, declared: bool) -> list[tuple[int, int]]:
     return shifted if is_plain or not parts else [(0, len(value.text))]
 
 
-def _mask_values(
-    text: SqlText, found: Sequence[Piece], secrets: Mapping[int, Sequence[tuple[int, int]]]
-) -> str:
+def _mask_values(text: SqlText, found: Tokens, secrets: Mapping[int, Sequence[tuple[int, int]]]) -> str:
     """``text`` with everything masked by stars that may be a secret value; places stay unchanged.
 
     Without ``secrets`` for a value, all strings and comments are masked, except keys and the name of the
     connector. Among options words and numbers are masked too, as after a forgotten quote strings and code
     change places. The place of the options is found in the plain text.
     """
-    keys = {
-        piece.start
-        for before, piece, after in zip(found, found[1:], found[2:], strict=False)
-        if before.text in ("(", ",") and after.is_symbol("=") and _KEY.fullmatch(piece.text)
-    }
+    places = [
+        at
+        for at, piece in enumerate(found)
+        if at
+        and found[at - 1].text in ("(", ",")
+        and found.is_symbol(at + 1, "=")
+        and _KEY.fullmatch(piece.text)
+    ]
+    keys = {found[at].start for at in places}
     keys |= {
-        value.start
-        for key, _, value, after in zip(found, found[1:], found[2:], found[3:], strict=False)
-        if key.start in keys
-        and _CONNECTOR_KEY.fullmatch(key.text)
-        and _CONNECTOR.fullmatch(value.text)
-        and after.text in (",", ")")
+        found[at + 2].start
+        for at in places
+        if _CONNECTOR_KEY.fullmatch(found[at].text)
+        and (found.is_symbol(at + 3, ",") or found.is_symbol(at + 3, ")"))
+        and _CONNECTOR.fullmatch(found[at + 2].text)
     }
     options = _OPTIONS_BEGIN.search(text)
     options_from = options.start() if options else len(text)

@@ -12,7 +12,7 @@ from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ
 from lookup_hints.spi.option_values import Conf
 from lookup_hints.spi.secrets import MASK
 from lookup_hints.sql.cursor import Cursor, Unreadable
-from lookup_hints.sql.lexer import Kind, Piece, closing, comma_groups
+from lookup_hints.sql.lexer import Kind, Piece, comma_groups
 
 _SIMPLE: dict[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(),
@@ -333,14 +333,13 @@ class DdlReader(Cursor):
 
     def parenthesised(self) -> DdlReader:
         """A reader of the pieces inside the next pair of parentheses."""
-        ahead = self.rest
-        partner = closing(ahead, 0)
-        if partner is None and ahead[-1].kind is Kind.UNCLOSED:
-            self.fail("This quote or comment is never closed.", ahead[-1:])
-        if partner is None:
-            self.fail("This parenthesis is never closed.", ahead[:1])
-        self._at += partner + 1
-        return self.over(ahead[1:partner], end=ahead[partner].start)
+        opening, last = self._at, self.tokens.closing_if_any(self._at)
+        if last is None and self.tokens[-1].kind is Kind.UNCLOSED:
+            self.fail("This quote or comment is never closed.", self.tokens[-1:])
+        if last is None:
+            self.fail("This parenthesis is never closed.")
+        self._at = last + 1
+        return self.over(self.tokens[opening + 1 : last], end=self.tokens[last].start)
 
     def report(self, message: str, found: Sequence[Piece], tip: str = "") -> None:
         """Note a mistake in ``found`` and go on."""

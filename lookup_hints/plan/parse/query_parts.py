@@ -7,10 +7,10 @@ from itertools import takewhile
 
 from lookup_hints.errors import Problem, Span, UnsupportedLookup
 from lookup_hints.plan.parse.statement import Statement, UnreadableStatement
-from lookup_hints.plan.parse.tokens import Tokens
 from lookup_hints.sql.lexer import Piece, comma_groups
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut
+from lookup_hints.sql.tokens import Tokens
 from lookup_hints.sql.words import QUERY_WORDS
 
 _WRITING_WORDS = ("INSERT", "CREATE", "CACHE", "REPLACE")
@@ -39,7 +39,7 @@ def query_parts(statement: Statement) -> list[Cut]:
     if first.is_word(*QUERY_WORDS) or first.is_symbol("("):
         return [Cut(first.start, _end_of_text(tokens))]
     if (at := _start_of_described(tokens)) is not None:
-        return [Cut(tokens.pieces[at].start, _end_of_text(tokens))]
+        return [Cut(tokens[at].start, _end_of_text(tokens))]
     raise UnreadableStatement(
         Problem(
             f"A lookup table cannot be used in this kind of statement ({first.text.upper()}).",
@@ -112,7 +112,7 @@ def written_query(text: SqlText) -> str | None:
 def inserts(tokens: Tokens) -> list[int]:
     return [
         index
-        for index, piece in enumerate(tokens.pieces)
+        for index, piece in enumerate(tokens)
         if index > 0
         and piece.is_word("INSERT")
         and tokens.depth(index) == 0
@@ -120,18 +120,19 @@ def inserts(tokens: Tokens) -> list[int]:
     ]
 
 
-def script_variables(tokens: Tokens) -> dict[str, str]:
+def script_variables(statement: Statement) -> dict[str, str]:
     """Types of the variables of a SQL script, or the parameters of a SQL function, by name in lower case."""
     found: dict[str, str] = {}
+    tokens, text = statement.tokens, statement.text
     opening = _parameters_at(tokens)
     if opening is not None:
-        for _, group in comma_groups(tokens.pieces[opening + 1 : tokens.closing(opening)]):
+        for _, group in comma_groups(tokens[opening + 1 : tokens.closing(opening)]):
             written = list(takewhile(lambda piece: not piece.is_word(*_AFTER_TYPES), group[1:]))
             if group and group[0].is_name and written:
-                found[group[0].name.lower()] = tokens.text[written[0].start : written[-1].end]
+                found[group[0].name.lower()] = text[written[0].start : written[-1].end]
     if not tokens.is_word(0, "BEGIN"):
         return found
-    for index in range(len(tokens.pieces)):
+    for index in range(len(tokens)):
         is_other = tokens.is_word(index + 1, "EXIT", "CONTINUE") or tokens.is_word(index + 2, "CONDITION")
         if not tokens.is_word(index, "DECLARE") or is_other:
             continue
@@ -139,20 +140,18 @@ def script_variables(tokens: Tokens) -> dict[str, str]:
         while tokens.is_symbol(names[-1] + 1, ","):
             names.append(names[-1] + 2)
         first = last = names[-1] + 1
-        while last < len(tokens.pieces) and not (
-            tokens.pieces[last].text in (";", "=") or tokens.is_word(last, "DEFAULT")
-        ):
+        while last < len(tokens) and not (tokens[last].text in (";", "=") or tokens.is_word(last, "DEFAULT")):
             last += 1
         if last > first:
-            kind = tokens.cut(first, last - 1).of(tokens.text)
-            found.update({tokens.pieces[at].name.lower(): kind for at in names})
+            kind = tokens.cut(first, last - 1).of(text)
+            found.update({tokens[at].name.lower(): kind for at in names})
     return found
 
 
 def sure_uses(statement: Statement) -> Iterator[int]:
     """Indices of names of lookup tables at places where only a relation can be."""
     tokens = statement.tokens
-    for index, piece in enumerate(tokens.pieces):
+    for index, piece in enumerate(tokens):
         is_relation = tokens.is_word(index - 1, *_RELATION_WORDS) and not tokens.is_symbol(index + 1, ".")
         if is_relation and piece.is_name and statement.is_lookup_table(piece.name):
             yield index
@@ -161,7 +160,7 @@ def sure_uses(statement: Statement) -> Iterator[int]:
 def _inner_queries(tokens: Tokens) -> Iterator[Cut]:
     """The queries of a statement that is none itself, each as long as it can be."""
     index = 0
-    while index < len(tokens.pieces):
+    while index < len(tokens):
         end = _query_end(tokens, index)
         if end is None:
             index += 1
@@ -181,7 +180,7 @@ def _query_end(tokens: Tokens, index: int) -> int | None:
     if not begins or tokens.is_word(index, "VALUES"):
         return None
     end = index
-    while end < len(tokens.pieces) and not tokens.is_symbol(end, ";"):
+    while end < len(tokens) and not tokens.is_symbol(end, ";"):
         if tokens.depth(end) == tokens.depth(index) and tokens.is_word(end, "DO"):
             break
         end += 1
@@ -225,7 +224,7 @@ def _refuse_target(statement: Statement) -> None:
     """INSERT does not write to lookup tables, and a view neither takes their name nor outlives them."""
     tokens = statement.tokens
     index = _target_of_write(tokens)
-    target = None if tokens.is_symbol(index + 1, ".") else tokens.after(index)
+    target = None if tokens.is_symbol(index + 1, ".") else tokens.piece_at(index)
     is_create = not statement.pieces[0].is_word("INSERT")
     if target is not None and target.is_name and statement.is_lookup_table(target.name):
         raise _refused_write(statement, target, is_create)
@@ -262,7 +261,7 @@ def _refused_write(statement: Statement, target: Piece, is_create: bool) -> Unsu
 def _target_of_write(tokens: Tokens) -> int:
     """Index of the name that the statement writes or creates."""
     words = ("INTO", "OVERWRITE", "TABLE", "VIEW", "IF", "NOT", "EXISTS")
-    index = next((at for at, piece in enumerate(tokens.pieces) if piece.is_word(*words[:4])), 0)
+    index = next((at for at, piece in enumerate(tokens) if piece.is_word(*words[:4])), 0)
     while tokens.is_word(index, *words):
         index += 1
     return index
@@ -271,20 +270,20 @@ def _target_of_write(tokens: Tokens) -> int:
 def _query_start(statement: Statement) -> int:
     tokens = statement.tokens
     # CREATE TABLE t CLUSTER BY (a) AS ... does not begin with the query TABLE t.
-    for index in range(_target_of_write(tokens), len(tokens.pieces)):
+    for index in range(_target_of_write(tokens), len(tokens)):
         first = index
         while tokens.is_symbol(first, "("):
             first += 1
         if tokens.depth(index) == 0 and tokens.begins_query(first):
-            return tokens.pieces[index].start
+            return tokens[index].start
     raise UnreadableStatement(
         Problem("The query of this statement cannot be found.", _span_of_first_word(statement))
     )
 
 
 def _end_of_text(tokens: Tokens) -> int:
-    last = tokens.pieces[-1]
-    return tokens.pieces[-2].end if last.is_symbol(";") and len(tokens.pieces) > 1 else last.end
+    last = tokens[-1]
+    return tokens[-2].end if last.is_symbol(";") and len(tokens) > 1 else last.end
 
 
 def _span_of_first_word(statement: Statement) -> Span:

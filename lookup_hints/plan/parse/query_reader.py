@@ -20,9 +20,9 @@ from lookup_hints.plan.parse.query_blocks import (
     Step,
     Structure,
 )
-from lookup_hints.plan.parse.tokens import Tokens
 from lookup_hints.sql.lexer import Kind
 from lookup_hints.sql.text_edits import Cut
+from lookup_hints.sql.tokens import Tokens
 from lookup_hints.sql.words import AFTER_RELATION, JOIN_WORDS, ORDER_WORDS, SET_WORDS
 
 
@@ -107,8 +107,8 @@ class _Reader:
             if opening >= end:
                 break
             closing = self._tokens.closing(opening)
-            name = self._tokens.pieces[start].name
-            cut = Cut(self._tokens.pieces[start].start, self._tokens.pieces[closing].end)
+            name = self._tokens[start].name
+            cut = Cut(self._tokens[start].start, self._tokens[closing].end)
             cte = Cte(name, cut, query, recursive, holder=query)
             seen: Level = (*own, cte) if recursive else own
             levels = (seen, *outer)
@@ -181,7 +181,7 @@ class _Reader:
         if join + 1 >= end or not tokens.is_word(join, "JOIN"):
             return None
         right = self._read_relation(join + 1, end, block)
-        words = tuple(tokens.pieces[index].text.upper() for index in range(at, join))
+        words = tuple(tokens[index].text.upper() for index in range(at, join))
         step = Step(at, right.last, words, right)
         following = right.last + 1
         if following < end and tokens.is_match_condition(following):
@@ -190,14 +190,12 @@ class _Reader:
             self.expressions(following + 1, step.last + 1, block)
             following = step.last + 1
         if following < end and tokens.is_word(following, "ON") and following + 1 < end:
-            step.on = Cut(tokens.pieces[following + 1].start, tokens.condition_end(following + 1, end))
+            step.on = Cut(tokens[following + 1].start, tokens.condition_end(following + 1, end))
             step.last = tokens.index_at(step.on.end - 1)
             self.expressions(following + 1, step.last + 1, block)
         elif following < end and tokens.is_word(following, "USING") and tokens.is_symbol(following + 1, "("):
             step.last = tokens.closing(following + 1)
-            step.using = tuple(
-                index for index in range(following + 2, step.last) if tokens.pieces[index].is_name
-            )
+            step.using = tuple(index for index in range(following + 2, step.last) if tokens[index].is_name)
         return step
 
     def _read_pivot(self, at: int, end: int, block: Block) -> Step | None:
@@ -242,7 +240,7 @@ class _Reader:
         following = at + 1
         if following >= end or _ends_relation(self._tokens, following):
             return False
-        return self._tokens.pieces[following].is_name or self._tokens.is_symbol(following, "(")
+        return self._tokens[following].is_name or self._tokens.is_symbol(following, "(")
 
     def _in_parentheses(self, at: int, block: Block, lateral: bool) -> Relation:
         closing = self._tokens.closing(at)
@@ -267,14 +265,14 @@ class _Reader:
             while last < end and not tokens.is_symbol(last, ",") and not self._ends_value(last, start):
                 last = tokens.closing(last) + 1 if tokens.is_symbol(last, "(") else last + 1
             more = last + 1 < end and tokens.is_symbol(last, ",")
-            if not more or tokens.pieces[last + 1].is_name or self.opens_query(last + 1):
+            if not more or tokens[last + 1].is_name or self.opens_query(last + 1):
                 break
             last += 1
         self.expressions(at + 1, last, block)
         return Relation(Shape.VALUES, at, last - 1)
 
     def _ends_value(self, at: int, start: int) -> bool:
-        piece, before = self._tokens.pieces[at], self._tokens.pieces[at - 1]
+        piece, before = self._tokens[at], self._tokens[at - 1]
         if at == start or not piece.is_name:
             return piece.text in (")", ";", "|>")
         ended = before.is_symbol(")") or before.kind in (Kind.STRING, Kind.NUMBER) or before.is_word("NULL")
@@ -286,7 +284,7 @@ class _Reader:
         last = at
         if tokens.is_word(at, "IDENTIFIER") and tokens.is_symbol(at + 1, "("):
             closing = tokens.closing(at + 1)
-            literal = tokens.pieces[min(at + 2, closing)]  # the text may end behind the parenthesis
+            literal = tokens[min(at + 2, closing)]  # the text may end behind the parenthesis
             name = literal.value.strip("`") if literal.kind is Kind.STRING and closing == at + 3 else ""
             name = "" if "." in name else name
             relation = Relation(Shape.TABLE, at, closing, name=name, name_at=at)
@@ -298,9 +296,9 @@ class _Reader:
             closing = tokens.closing(last + 1)
             self.expressions(last + 2, closing, block)
             return Relation(Shape.FUNCTION, at, closing, name_at=last)
-        if at >= end or not tokens.pieces[at].is_name:
+        if at >= end or not tokens[at].is_name:
             return Relation(Shape.FUNCTION, at, min(at, end - 1), plain=False)
-        name = tokens.pieces[at].name if last == at else ""
+        name = tokens[at].name if last == at else ""
         relation = Relation(Shape.TABLE, at, last, name=name, name_at=last)
         relation.cte = _cte_of(name, block.query.levels)
         return relation
@@ -318,7 +316,7 @@ class _Reader:
         alias_at, columns_end = self._read_alias(relation.last + 1, end)
         if alias_at is not None:
             relation.alias_at, relation.last = alias_at, columns_end
-            names = tokens.pieces[alias_at + 2 : columns_end]
+            names = tokens[alias_at + 2 : columns_end]
             relation.columns = tuple(piece.name for piece in names if piece.is_name)
             late = tokens.time_clause(relation.last) if has_time and time is None else None
             if late is not None:  # as BigQuery writes it
@@ -344,7 +342,7 @@ class _Reader:
         tokens = self._tokens
         if at < end and tokens.is_word(at, "AS") and at + 1 < end:
             at += 1
-        elif at >= end or not tokens.pieces[at].is_name or _ends_relation(tokens, at):
+        elif at >= end or not tokens[at].is_name or _ends_relation(tokens, at):
             return None, at - 1
         if tokens.is_symbol(at + 1, "(") and at + 1 < end:
             return at, tokens.closing(at + 1)
@@ -367,7 +365,7 @@ class _QueryReader:
 
     def _read_clause(self, at: int) -> int:
         tokens = self._tokens
-        piece = tokens.pieces[at]
+        piece = tokens[at]
         if at and tokens.is_symbol(at - 1, "."):
             return at + 1
         if piece.is_symbol("("):
@@ -451,7 +449,7 @@ class _QueryReader:
             opening += 1
         last = tokens.closing(opening)
         self._reader.expressions(opening, last + 1, block)
-        if not tokens.is_word(last + 1, "AS") and last + 1 < self._end and tokens.pieces[last + 1].is_name:
+        if not tokens.is_word(last + 1, "AS") and last + 1 < self._end and tokens[last + 1].is_name:
             last += 0 if tokens.starts_clause(last + 1) else 1
         if tokens.is_word(last + 1, "AS"):
             last += 2
@@ -464,7 +462,7 @@ class _QueryReader:
         assert block is not None
         if at + 1 >= self._end:
             return at + 1
-        condition = Cut(self._tokens.pieces[at + 1].start, self._tokens.condition_end(at + 1, self._end))
+        condition = Cut(self._tokens[at + 1].start, self._tokens.condition_end(at + 1, self._end))
         block.wheres.append(condition)
         end = self._tokens.index_at(condition.end - 1) + 1
         self._reader.expressions(at + 1, end, block)

@@ -20,9 +20,8 @@ from lookup_hints.plan.parse.lookup_use import UNNAMED, LookupUse
 from lookup_hints.plan.parse.plain_expressions import plain_trees
 from lookup_hints.plan.parse.query_blocks import Block, Chain, Pipe, Relation, Shape, Step, Structure
 from lookup_hints.plan.parse.query_reader import read_structure
-from lookup_hints.plan.parse.tokens import Tokens
 from lookup_hints.spi.request_and_answer import LookupTable
-from lookup_hints.sql.lexer import NO_CODE, Piece, blanked
+from lookup_hints.sql.lexer import NO_CODE, blanked
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut, Fragment
 
@@ -87,17 +86,13 @@ class Statement(Remembering):
         """
         super().__init__()
         self.text = text
-        self.tokens = Tokens(text)
+        self.tokens = self.pieces = text.code
         self.queries: list[Cut] = [Cut(0, len(text))]
         """The parts that are queries; the planner narrows them before it reads the structure."""
         self.has_parameters = False
         """Whether it is a function: its queries name its parameters as they do columns of an outer query."""
         self._find, self._is_lookup_view = find_table, is_lookup_view
         self._trees: dict[Cut, exp.Expr | None] = {}
-
-    @property
-    def pieces(self) -> Sequence[Piece]:
-        return self.tokens.pieces
 
     @cached_property
     def structure(self) -> Structure:

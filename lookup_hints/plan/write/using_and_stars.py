@@ -100,7 +100,7 @@ def _refuse_inner_order(block: Block, merged: list[Merged]) -> None:
 def _edit_star(statement: Statement, index: int, first: dict[str, str], without: list[str]) -> Iterator[Edit]:
     tokens = statement.tokens
     star = statement.pieces[index]
-    inside = tokens.pieces[index + 3 : tokens.except_list(index) or 0]
+    inside = tokens[index + 3 : tokens.except_list(index) or 0]
     given = {piece.name.lower() for piece in inside if piece.is_name}
     leading = [text for name, text in first.items() if name not in given]
     if leading:
@@ -115,7 +115,7 @@ def leaving_out(statement: Statement, index: int, names: str) -> Edit:
     """The edit that leaves columns out of the star at ``index``, beside those that its EXCEPT names."""
     tokens, star = statement.tokens, statement.pieces[index]
     if tokens.except_list(index) is not None:
-        end = tokens.pieces[index + 2].end
+        end = tokens[index + 2].end
         return Edit(Cut(end, end), (f"{names}, ",))
     return Edit(Cut(star.end, star.end), (f" EXCEPT ({names})",))
 
@@ -258,7 +258,7 @@ def is_whole_item(statement: Statement, index: int, length: int = 3) -> bool:
     before, after = index - length, index + 1
     if _is_field(statement, index, before):
         return True
-    following = tokens.after(after)
+    following = tokens.piece_at(after)
     ends = following is None or following.text in (",", ")", "|>") or tokens.is_word(after, "FROM", "GROUP")
     return ends and _is_in_list(statement, before, tokens.depth(index))
 
@@ -281,7 +281,7 @@ def _is_row(statement: Statement, opening: int, depth: int) -> bool:
     tokens = statement.tokens
     if not tokens.is_symbol(opening - 1, "("):
         return _is_in_list(statement, opening - 1, depth - 1)
-    called = tokens.pieces[opening - 2] if opening > 1 else None
+    called = tokens[opening - 2] if opening > 1 else None
     return called is not None and called.is_name and not called.is_word(*_BEFORE_LISTS)
 
 

@@ -47,6 +47,4 @@ def test_names_are_those_of_columns(text: str, columns: NamesAndTypes, becomes: 
     ],
 )  # fmt: skip
 def test_variables_of_a_script_have_the_types_that_it_declares(declared: str, types: dict[str, str]) -> None:
-    assert (
-        script_variables(Statement(SqlText(f"BEGIN DECLARE {declared}; END"), lambda _: None).tokens) == types
-    )
+    assert script_variables(Statement(SqlText(f"BEGIN DECLARE {declared}; END"), lambda _: None)) == types

@@ -38,7 +38,7 @@ from lookup_hints.sql.sql_text import SqlText
 def test_the_whole_operand_is_the_time(time: str) -> None:
     text = SqlText(f"SELECT 1 FROM o JOIN c FOR SYSTEM_TIME AS OF {time} AS x ON o.a = x.a")
     tokens = Statement(text, lambda _: None).tokens
-    at = next(place for place, piece in enumerate(tokens.pieces) if piece.text == "c")
+    at = next(place for place, piece in enumerate(tokens) if piece.text == "c")
     found = tokens.time_clause(at)
     assert found is not None
     assert found.of(text) == time

@@ -1,16 +1,15 @@
-"""The pieces of a statement with the places in it that reading its structure asks for."""
+"""The code of a text, and what its readers ask at an index: words, parentheses, clauses, ends of operands."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import accumulate
 from typing import Protocol
 
 from lookup_hints.sql.lexer import Kind, Piece
-from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut
 from lookup_hints.sql.words import CLAUSE_WORDS, ORDER_WORDS, QUERY_WORDS, SET_WORDS
 
@@ -36,34 +35,75 @@ class HasPlace(Protocol):
     def last(self) -> int: ...
 
 
-class Tokens:
-    """The code pieces of ``text``: no comments, no hints."""
+class Tokens(tuple[Piece, ...]):
+    """The code pieces of a text, no comments and no hints, with what can be asked at an index.
 
-    def __init__(self, text: SqlText) -> None:
-        self.text = text
-        self.pieces = text.code
-        self._starts = [piece.start for piece in self.pieces]
-        self._depths = _parenthesis_depths(self.pieces)
-        self._closings = _closing_parentheses(self.pieces)
+    ``SqlText.code`` is one, so parentheses are matched once for each text.
+
+    >>> from lookup_hints.sql.sql_text import SqlText
+    >>> tokens = SqlText("SELECT f(a, (b)) FROM t").code
+    >>> tokens.closing(2), tokens.depth(3), tokens.is_word(9, "FROM")
+    (8, 1, True)
+    """
+
+    @cached_property
+    def _piece_starts(self) -> list[int]:
+        return [piece.start for piece in self]
+
+    @cached_property
+    def _parenthesis_depths(self) -> list[int]:
+        """For each piece how many parentheses are open around it; a parenthesis counts as outside itself."""
+        depths, depth = [], 0
+        for piece in self:
+            if piece.is_symbol(")"):
+                depth -= 1
+            depths.append(depth)
+            if piece.is_symbol("("):
+                depth += 1
+        return depths
+
+    @cached_property
+    def _parenthesis_closings(self) -> dict[int, int]:
+        """For each parenthesis that is closed the index of the one that closes it."""
+        opened: list[int] = []
+        closings: dict[int, int] = {}
+        for index, piece in enumerate(self):
+            if piece.is_symbol("("):
+                opened.append(index)
+            elif piece.is_symbol(")") and opened:
+                closings[opened.pop()] = index
+        return closings
+
+    @property
+    def before_semicolons(self) -> Tokens:
+        """All but the semicolons at the end."""
+        count = len(self)
+        while self.is_symbol(count - 1, ";"):
+            count -= 1
+        return self if count == len(self) else Tokens(self[:count])
 
     def index_at(self, offset: int) -> int:
-        return bisect_right(self._starts, offset) - 1
+        return bisect_right(self._piece_starts, offset) - 1
 
     def depth(self, index: int) -> int:
         """How many parentheses are open around the piece."""
-        return self._depths[index]
+        return self._parenthesis_depths[index]
 
-    def after(self, index: int) -> Piece | None:
+    def piece_at(self, index: int) -> Piece | None:
         """The piece at ``index``, or None outside the text."""
-        return self.pieces[index] if 0 <= index < len(self.pieces) else None
+        return self[index] if 0 <= index < len(self) else None
 
     def is_word(self, index: int, *words: str) -> bool:
         """Whether the piece at ``index`` is there and one of ``words``."""
-        return 0 <= index < len(self.pieces) and self.pieces[index].is_word(*words)
+        return 0 <= index < len(self) and self[index].is_word(*words)
+
+    def are_words(self, index: int, *words: str) -> bool:
+        """Whether ``words`` follow one another from ``index`` on."""
+        return all(self.is_word(at, word) for at, word in enumerate(words, index))
 
     def is_symbol(self, index: int, symbol: str) -> bool:
         """Whether the piece at ``index`` is there and is ``symbol``."""
-        return 0 <= index < len(self.pieces) and self.pieces[index].is_symbol(symbol)
+        return 0 <= index < len(self) and self[index].is_symbol(symbol)
 
     def except_list(self, star: int) -> int | None:
         """Index of the parenthesis that closes ``EXCEPT (...)`` after the star at ``star``, or None."""
@@ -72,7 +112,7 @@ class Tokens:
 
     def names(self, index: int, name: str) -> bool:
         """Whether the piece at ``index`` is there, and is ``name`` in any case, in backquotes or not."""
-        piece = self.after(index)
+        piece = self.piece_at(index)
         return piece is not None and piece.is_name and piece.name.lower() == name.lower()
 
     def places(self, text: str, first: int, last: int) -> Iterator[int]:
@@ -83,16 +123,20 @@ class Tokens:
     @cached_property
     def _indices_by_name(self) -> dict[str, list[int]]:
         found = defaultdict(list)
-        for index, piece in enumerate(self.pieces):
+        for index, piece in enumerate(self):
             found[piece.name.lower()].append(index)
         return found
 
     def closing(self, index: int) -> int:
         """Index of the parenthesis that closes the one at ``index``; of the last piece if none does."""
-        return self._closings.get(index, len(self.pieces) - 1)
+        return self._parenthesis_closings.get(index, len(self) - 1)
+
+    def closing_if_any(self, index: int) -> int | None:
+        """Index of the parenthesis that closes the one at ``index``; None if none does."""
+        return self._parenthesis_closings.get(index)
 
     def cut(self, first: int, last: int) -> Cut:
-        return Cut(self.pieces[first].start, self.pieces[last].end)
+        return Cut(self[first].start, self[last].end)
 
     def place(self, part: HasPlace) -> Cut:
         """The place of a relation, join, query or the like in the text."""
@@ -104,9 +148,9 @@ class Tokens:
 
     def in_plain_sight(self, first: int, last: int) -> Iterator[int]:
         """Indices from ``first`` to ``last`` that are not in nested parentheses or a CASE."""
-        depth, cases = self._depths[first], 0
+        depth, cases = self._parenthesis_depths[first], 0
         for index in range(first, last + 1):
-            if self._depths[index] == depth:
+            if self._parenthesis_depths[index] == depth:
                 cases = max(0, cases + self.case_step(index))
                 if cases == 0:
                     yield index
@@ -115,7 +159,10 @@ class Tokens:
         """The stretches between the commas from the piece ``first`` to the piece ``last``."""
         found, begin = list[Cut](), first
         for index in range(first, last + 1):
-            if self.is_symbol(index, ",") and self._depths[index] == self._depths[first]:
+            if (
+                self.is_symbol(index, ",")
+                and self._parenthesis_depths[index] == self._parenthesis_depths[first]
+            ):
                 if begin < index:
                     found.append(self.cut(begin, index - 1))
                 begin = index + 1
@@ -130,7 +177,7 @@ class Tokens:
             last = self.closing(last + 1)
         while self.is_dot(last + 1):
             last += 2
-        name, following = self.after(index + 1), self.after(last + 1)
+        name, following = self.piece_at(index + 1), self.piece_at(last + 1)
         if name is None or not name.is_name:
             return False
         # Elsewhere it is the name of a column, or stands before what is written: INSERT INTO TABLE t SELECT.
@@ -150,13 +197,13 @@ class Tokens:
         """Whether the piece is the ASOF of ``ASOF JOIN ... MATCH_CONDITION (...)``; else it is a name."""
         if not (self.is_word(index, "ASOF") and self.is_word(index + 1, "JOIN")):
             return False
-        depth = self._depths[index]
-        for later in range(index + 2, len(self.pieces)):
-            if self._depths[later] < depth:
+        depth = self._parenthesis_depths[index]
+        for later in range(index + 2, len(self)):
+            if self._parenthesis_depths[later] < depth:
                 return False
-            if self._depths[later] == depth and self.is_match_condition(later):
+            if self._parenthesis_depths[later] == depth and self.is_match_condition(later):
                 return True
-            if self._depths[later] == depth and self.is_word(later, "JOIN", "WHERE", "SELECT"):
+            if self._parenthesis_depths[later] == depth and self.is_word(later, "JOIN", "WHERE", "SELECT"):
                 return False
         return False
 
@@ -165,14 +212,14 @@ class Tokens:
 
     def condition_end(self, index: int, end: int) -> int:
         """End (offset) of the condition that begins at the piece: where the next clause starts."""
-        depth = self._depths[index]
-        offset = self.pieces[index].start
+        depth = self._parenthesis_depths[index]
+        offset = self[index].start
         cases = 0
         for later in range(index, end):
-            piece = self.pieces[later]
-            if self._depths[later] < depth:
+            piece = self[later]
+            if self._parenthesis_depths[later] < depth:
                 break
-            if self._depths[later] == depth:
+            if self._parenthesis_depths[later] == depth:
                 if piece.text in (",", ";", "|>"):
                     break
                 cases = max(0, cases + self.case_step(later))
@@ -188,7 +235,7 @@ class Tokens:
         return 1 if self.is_word(index, "CASE") else -1
 
     def is_dot(self, index: int) -> bool:
-        return self.is_symbol(index, ".") and index + 1 < len(self.pieces)
+        return self.is_symbol(index, ".") and index + 1 < len(self)
 
     # --- values and times --------------------------------------------------------------------------
 
@@ -199,14 +246,14 @@ class Tokens:
         if not self.is_word(at, "SYSTEM_TIME", "TIMESTAMP", "SYSTEM_VERSION", "VERSION"):
             return None
         first = at + 3
-        if not (self.is_word(at + 1, "AS") and self.is_word(at + 2, "OF")) or first >= len(self.pieces):
+        if not (self.is_word(at + 1, "AS") and self.is_word(at + 2, "OF")) or first >= len(self):
             return None
         return self.cut(first, self.operand_end(first))
 
     def operand_end(self, index: int) -> int:
         """Index of the last piece of the value expression that begins at ``index``."""
-        at = min(index, len(self.pieces) - 1)
-        while at + 1 < len(self.pieces) and self.pieces[at].text in ("+", "-", ":"):
+        at = min(index, len(self) - 1)
+        while at + 1 < len(self) and self[at].text in ("+", "-", ":"):
             at += 1  # a sign, or the colon of a parameter
         if self.is_word(at, "INTERVAL"):
             at += self.is_symbol(at + 1, "-") and self._is_literal(at + 2)
@@ -225,44 +272,20 @@ class Tokens:
                 at = self.closing(at + 1)
             elif self.is_symbol(at + 1, "["):
                 at = self._balanced_end(at + 1, lambda i: self.is_symbol(i, "[") - self.is_symbol(i, "]"))
-            elif self.is_symbol(at + 1, "::") and self.after(at + 2):
+            elif self.is_symbol(at + 1, "::") and self.piece_at(at + 2):
                 at = self.operand_end(at + 2)
             else:
                 break
-        following = self.after(at + 1)
-        if following is not None and following.text in _OPERATORS and self.after(at + 2):
+        following = self.piece_at(at + 1)
+        if following is not None and following.text in _OPERATORS and self.piece_at(at + 2):
             return self.operand_end(at + 2)
         return at
 
     def _is_literal(self, index: int) -> bool:
-        piece = self.after(index)
+        piece = self.piece_at(index)
         return piece is not None and piece.kind in (Kind.STRING, Kind.NUMBER)
 
     def _balanced_end(self, index: int, step: Callable[[int], int]) -> int:
         """Index of the piece that closes what the one at ``index`` opens; of the last piece if none does."""
-        depths = enumerate(accumulate(map(step, range(index, len(self.pieces)))), index)
-        return next((at for at, depth in depths if depth == 0), len(self.pieces) - 1)
-
-
-def _parenthesis_depths(found: Sequence[Piece]) -> list[int]:
-    """For each piece how many parentheses are open around it; a parenthesis counts as outside itself."""
-    depths, depth = [], 0
-    for piece in found:
-        if piece.is_symbol(")"):
-            depth -= 1
-        depths.append(depth)
-        if piece.is_symbol("("):
-            depth += 1
-    return depths
-
-
-def _closing_parentheses(found: Sequence[Piece]) -> dict[int, int]:
-    """For each parenthesis that is closed the index of the one that closes it."""
-    opened: list[int] = []
-    closings: dict[int, int] = {}
-    for index, piece in enumerate(found):
-        if piece.is_symbol("("):
-            opened.append(index)
-        elif piece.is_symbol(")") and opened:
-            closings[opened.pop()] = index
-    return closings
+        depths = enumerate(accumulate(map(step, range(index, len(self)))), index)
+        return next((at for at, depth in depths if depth == 0), len(self) - 1)
