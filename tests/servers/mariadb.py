@@ -28,15 +28,9 @@ SUPERUSER = "root"
 PASSWORD = "s3cret-pässword"
 DATABASE = "shop"
 
-# Each with the names that it has in Debian's and Ubuntu's releases.
-_PACKAGES = (
-    ("mariadb-server-core",),
-    ("mariadb-client-core",),
-    ("mariadb-common",),
-    ("liburing2",),
-    ("libaio1", "libaio1t64"),
-    ("libnuma1",),
-)
+_PACKAGES = ("mariadb-server-core", "mariadb-client-core", "mariadb-common", "liburing2", "libnuma1")
+_LIBAIO = ("libaio1", "libaio1t64")
+"""A library's names in releases of Debian and Ubuntu."""
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lookup-hints-tests" / "mariadb"
 _T = TypeVar("_T")
 
@@ -245,17 +239,16 @@ def mariadb_programs() -> Path:
 
 
 def _download_packages(folder: Path) -> None:
-    for names in _PACKAGES:
-        if not any(_is_downloaded(name, folder) for name in names):
-            # A fresh machine may have no lists of packages.
-            subprocess.run(["apt-get", "update"], check=True, capture_output=True)
-            if not any(_is_downloaded(name, folder) for name in names):
-                raise OSError(f"no package {' or '.join(names)}")
+    if not any(_are_downloaded(library, folder) for library in _LIBAIO):
+        # A fresh machine may have no lists of packages.
+        subprocess.run(["apt-get", "update"], check=True, capture_output=True)
+        if not any(_are_downloaded(library, folder) for library in _LIBAIO):
+            raise OSError(f"not to be downloaded: {', '.join(_PACKAGES)}")
 
 
-def _is_downloaded(name: str, folder: Path) -> bool:
-    finished = subprocess.run(["apt-get", "download", name], cwd=folder, check=False, capture_output=True)
-    return finished.returncode == 0
+def _are_downloaded(library: str, folder: Path) -> bool:
+    command = ["apt-get", "download", *_PACKAGES, library]
+    return subprocess.run(command, cwd=folder, check=False, capture_output=True).returncode == 0
 
 
 def running_mariadb(*settings: str) -> Iterator[MariaDbServer]:

@@ -176,7 +176,8 @@ class MysqlConnector(PooledSqlConnector[_OpenMysql, MysqlConnection]):
                     expected = COPIES * await self._large_bytes(live, connection, request, keys)
                 await lease.room(expected)
                 parts = await self._fetch_parts(live, connection, request, keys) if count else []
-            tables = [self._to_table(live.statements.plans, request, found) for found, _ in parts]
+            plans, schema, by = live.statements.plans, request.schema, request.key_columns
+            tables = [self._to_table(plans, schema, found, by) for found, _ in parts]
             found = pa.concat_tables([request.schema.empty_table(), *tables])
             if count:
                 sizes.saw(count, found.nbytes)
@@ -216,9 +217,11 @@ class MysqlConnector(PooledSqlConnector[_OpenMysql, MysqlConnection]):
             parts.append((found, places))
         return parts
 
-    def _to_table(self, plans: Mapping[str, MysqlColumn], request: LookupRequest, found: Found) -> pa.Table:
-        """``found`` as declared."""
-        names = request.columns
+    def _to_table(
+        self, plans: Mapping[str, MysqlColumn], schema: pa.Schema, found: Found, key: Sequence[str] = ()
+    ) -> pa.Table:
+        """``found`` as declared; an error names a row by the columns ``key``."""
+        names = schema.names
         columns: list[Sequence[Any]] = (
             [*zip(*found.rows, strict=True)] if found.rows else [()] * len(found.fields)
         )
@@ -230,7 +233,7 @@ class MysqlConnector(PooledSqlConnector[_OpenMysql, MysqlConnection]):
                     value if text is None or (plans[name].reads_zero_as_null and is_zero_date(text)) else text
                     for value, text in zip(values[name], texts, strict=True)
                 ]
-        return self._convert_columns(plans, request.schema, values, request.key_columns, MysqlColumn.to_arrow)
+        return self._convert_columns(plans, schema, values, key, MysqlColumn.to_arrow)
 
     def _convert_columns(
         self,
@@ -336,10 +339,7 @@ class MysqlConnector(PooledSqlConnector[_OpenMysql, MysqlConnection]):
         column = plans[request.column]
         # In this order: a row that becomes visible in between must not be in the greatest value already.
         latest = await connection.ask(latest_query(relation.sql, column))
-        only = LookupRequest(pa.table({}), pa.schema([column.field]))
-        if not column.odd_date():
-            latest = Found(latest.fields[:1], [row[:1] for row in latest.rows])
-        greatest = self._to_table(plans, only, latest).column(0)[0]
+        greatest = self._to_table(plans, pa.schema([column.field]), latest).column(0)[0]
         if request.since is None:
             return Changes(greatest)
         bound = column.bind_ordered(pa.chunked_array([pa.repeat(request.since, 1)]))
@@ -366,7 +366,7 @@ class MysqlConnector(PooledSqlConnector[_OpenMysql, MysqlConnection]):
         odd = [plans[name].odd_date() for name in schema.names if plans[name].odd_date()]
         selected = ", ".join([*(plans[name].selected() for name in schema.names), *odd]) or "NULL"
         found = await connection.ask(f"SELECT {selected} FROM {relation.sql} {ending}", bound)  # noqa: S608  quoted
-        return len(found.rows), self._to_table(plans, LookupRequest(pa.table({}), schema), found)
+        return len(found.rows), self._to_table(plans, schema, found)
 
     async def _discover_columns(self, connection: MysqlConnection) -> tuple[pa.Schema, tuple[str, ...]]:
         relation = await self._find_relation(connection)

@@ -114,23 +114,17 @@ def checked_server(table: LookupTable, options: Mapping[str, Any]) -> MysqlServe
         NotAllowed: the host or a file is not allowed on this machine.
         OptionError: something in them is not understood.
     """
-    server = _server_of_url(table, options) if options.get("url") else _server_of_parts(options)
     option = "url" if options.get("url") else "host"
+    if option == "url":
+        server = _server_of_url(table, options)
+    else:
+        host, user, password = (options.get(key) or "" for key in ("host", "user", "password"))
+        tls = _tls_options(options)
+        server = MysqlServer(host, int(options["port"]), user, password, options.get("database"), tls)
     if not server.user:
         raise option_error(table, f"option {option!r}: it names no user", "Give the user.")
     table.check_host(server.host, server.port, option=option)
     return server
-
-
-def _server_of_parts(options: Mapping[str, Any]) -> MysqlServer:
-    return MysqlServer(
-        options["host"],
-        int(options["port"]),
-        options.get("user") or "",
-        options.get("password") or "",
-        options.get("database"),
-        _tls_options(options),
-    )
 
 
 def _server_of_url(table: LookupTable, options: Mapping[str, Any]) -> MysqlServer:
