@@ -176,7 +176,7 @@ class _Checker:
         if known is not None:
             ddl = replace(ddl, columns=known.schema, primary_key=known.primary_key)
         elif ddl.columns is None:
-            ddl = replace(ddl, columns=pa.schema([]))
+            ddl = replace(ddl, columns=pa.schema([]), primary_key=())
         self._catalog.create(ddl, "${{conf:{}}}".format)
 
     def _check_stream(self, insert: StreamInsert) -> _Checked:

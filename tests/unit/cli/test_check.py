@@ -253,3 +253,10 @@ def test_a_hint_beside_a_variable_is_checked() -> None:
         "SELECT /*+ LOOKUP('table' = 'c', 'capacty' = '2') */ 1 FROM ${db}.o JOIN c ON o.id = c.id"
     )
     assert "Did you mean 'capacity'?" in mistake
+
+
+def test_a_key_whose_columns_the_source_tells_is_taken() -> None:
+    script = "CREATE TEMPORARY TABLE t (PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'sqlite', 'path' = 'x', {});"
+    assert not check_script(script.format("'query' = 'SELECT id FROM a'"))
+    (finding,) = check_script(script.format("'query' = 'SELECT id FROM a; DROP TABLE a'"))
+    assert "'query', line 1, character 17 ('; DROP TABLE a'): a ';' ends a statement" in finding.message
