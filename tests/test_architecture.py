@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 import re
 import subprocess
@@ -428,7 +429,11 @@ def test_each_name_of_a_class_means_one_thing() -> None:
 
 @cache
 def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    gc.disable()  # it would look at all nodes of all modules again and again
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"))
+    finally:
+        gc.enable()
 
 
 def statements_in(tree: ast.AST) -> Iterator[ast.AST]:

@@ -74,10 +74,12 @@ def test_all_of_sparks_own_ways_read_the_table(own: SparkSession, people: Path) 
 def test_lists_have_the_table_and_nothing_private(own: SparkSession, people: Path) -> None:
     own.sql("SELECT count(*) FROM people").collect()
     own.sql("CREATE TEMPORARY VIEW named AS SELECT name FROM people")
+    own.sql("CREATE DATABASE empty")  # other files of tests leave tables in `default`
+    own.sql("USE empty")
     names = ["named", "people"]
     assert [table.name for table in own.catalog.listTables()] == names
-    assert [table.name for table in own.catalog.listTables("default")] == names
-    for statement in ("SHOW TABLES", "SHOW TABLES IN default", "SHOW VIEWS", "SHOW TABLE EXTENDED LIKE '*'"):
+    assert [table.name for table in own.catalog.listTables("empty")] == names
+    for statement in ("SHOW TABLES", "SHOW TABLES IN empty", "SHOW VIEWS", "SHOW TABLE EXTENDED LIKE '*'"):
         assert sorted(row[1] for row in own.sql(statement).collect()) == names, statement
     assert own.catalog.tableExists("people")
     assert own.catalog.getTable("people").isTemporary
@@ -85,6 +87,7 @@ def test_lists_have_the_table_and_nothing_private(own: SparkSession, people: Pat
         ("id", "bigint"),
         ("name", own.catalog.listColumns("people")[1].dataType),
     ]
+    own.sql("DROP DATABASE empty")
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "left_semi", "left_anti"])
