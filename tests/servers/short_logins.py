@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -15,6 +15,7 @@ from secrets import token_urlsafe
 from types import ModuleType
 
 import pyarrow as pa
+from redis.exceptions import ResponseError
 
 from lookup_hints.spi import AsyncLookup
 from lookup_hints.spi.request_and_answer import LookupTable, Outcomes, PlacedRows
@@ -26,6 +27,8 @@ from tests.unit.connectors.asking import request_for
 LIFE = 5.0
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 KEYS = 20
+TOKEN_USES = 10 * KEYS
+"""More than the requests that are out at once, so that a new token is never used up by others first."""
 _numbers = count()
 
 
@@ -130,28 +133,43 @@ def redis_table(server: RedisServer, life: float = LIFE) -> Iterator[tuple[Looku
 
     def grant(token: str, seconds: float) -> None:
         server.run("ACL", "SETUSER", user, "on", "resetpass", f">{token}", "~*", "+@read", "+@connection")
-        timer = threading.Timer(seconds, lambda: server.run("ACL", "SETUSER", user, f"<{token}"))
-        timer.daemon = True
-        timer.start()
+        ends.append(threading.Timer(seconds, lambda: take_away(token)))
+        ends[-1].start()
 
+    def take_away(token: str) -> None:
+        with suppress(ResponseError):  # it was taken away with all others, as the next one was given
+            server.run("ACL", "SETUSER", user, f"<{token}")
+
+    ends: list[threading.Timer] = []
     issuer = Issuer(grant, life)
     with function_of(issuer) as reference:
         options = {"connector": "redis", "host": "127.0.0.1", "port": str(server.port), "username": user}
         options |= {"password": reference, "key": "short:{id}"}
-        yield LookupTable("people", SCHEMA, ("id",), options), issuer
+        try:
+            yield LookupTable("people", SCHEMA, ("id",), options), issuer
+        finally:
+            for end in ends:
+                end.cancel()
+                end.join()
 
 
 @contextmanager
 def http_table(life: float = LIFE) -> Iterator[tuple[LookupTable, Issuer]]:
-    """The same for an API whose tokens end."""
-    good: dict[str, float] = {}
+    """The same for an API whose tokens end, each after ``TOKEN_USES`` requests: a slow machine changes nothing."""
+    left: dict[str, int] = {}
+    counting = threading.Lock()
+
+    def use(token: str) -> bool:
+        with counting:
+            left[token] = left.get(token, 0) - 1
+            return left[token] >= 0
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
             token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-            is_good = time.monotonic() < good.get(token, 0.0)
+            is_good = use(token)
             key = self.path.rpartition("/")[2]
             body = f'{{"id": {key}, "name": "name {key}"}}' if is_good else '{"error": "token expired"}'
             self.send_response(200 if is_good else 401)
@@ -162,10 +180,13 @@ def http_table(life: float = LIFE) -> Iterator[tuple[LookupTable, Issuer]]:
         def log_message(self, *_: object) -> None:
             """Quiet."""
 
-    def grant(token: str, seconds: float) -> None:
-        good[token] = time.monotonic() + seconds
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 128  # all keys of four requests connect at once
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    def grant(token: str, _: float) -> None:
+        left[token] = TOKEN_USES
+
+    server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     issuer = Issuer(grant, life)
     try:
@@ -179,9 +200,12 @@ def http_table(life: float = LIFE) -> Iterator[tuple[LookupTable, Issuer]]:
 
 
 def look_up_for(
-    seconds: float, connector: AsyncLookup, between: Callable[[], object] = lambda: None
-) -> tuple[int, list[Exception]]:
-    """How many requests were made in so many seconds, four at once, and those that failed or were wrong."""
+    seconds: float,
+    connector: AsyncLookup,
+    between: Callable[[], object] = lambda: None,
+    at_least: int = 12,
+) -> list[Exception]:
+    """What failed of lookups that are made for so many seconds, four at once, and of ``at_least`` that many."""
     request = request_for(SCHEMA, {"id": list(range(KEYS))})
     expected = [{"id": key, "name": f"name {key}"} for key in range(KEYS)]
     failures: list[Exception] = []
@@ -189,24 +213,26 @@ def look_up_for(
     async def ask() -> None:
         try:
             answer = await connector.alookup(request)
-            failures.extend(answer.failures.values() if isinstance(answer, Outcomes) else ())
         except Exception as error:
             failures.append(error)
+            return
+        if isinstance(answer, Outcomes) and answer.failures:
+            failures.extend(answer.failures.values())
             return
         rows = answer.rows if isinstance(answer, Outcomes | PlacedRows) else answer
         assert sorted(rows.to_pylist(), key=lambda row: row["id"]) == expected
 
-    async def run() -> int:
+    async def run() -> None:
         asked, end = 0, time.monotonic() + seconds
         await connector.aopen()
         try:
-            while time.monotonic() < end:
+            while asked < at_least or time.monotonic() < end:
                 await asyncio.gather(*(ask() for _ in range(4)))
                 asked += 4
                 await asyncio.sleep(0.2)  # connections end meanwhile
                 between()
         finally:
             await connector.aclose()
-        return asked
 
-    return asyncio.run(run()), failures
+    asyncio.run(run())
+    return failures

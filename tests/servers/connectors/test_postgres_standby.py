@@ -51,12 +51,12 @@ def table_at(server: PostgresServer, name: str = "followed") -> LookupTable:
 def test_a_standby_answers_what_its_primary_has_written(
     postgres_server: PostgresServer, standby: PostgresServer
 ) -> None:
-    postgres_server.execute("CREATE TABLE written AS SELECT 1::bigint AS id, 'é'::text AS name")
+    postgres_server.execute("CREATE TABLE of_primary AS SELECT 1::bigint AS id, 'é'::text AS name")
     deadline = time.monotonic() + 60
-    while standby.fetch("SELECT to_regclass('written')") == [(None,)]:
+    while standby.fetch("SELECT to_regclass('of_primary')") == [(None,)]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert ask(table_at(standby, "written"), {"id": [1, 2]}) == [{"id": 1, "name": "é"}]
+    assert ask(table_at(standby, "of_primary"), {"id": [1, 2]}) == [{"id": 1, "name": "é"}]
 
 
 def test_a_standby_is_read_whole_in_ranges(standby: PostgresServer) -> None:

@@ -47,18 +47,14 @@ def logins(server: PostgresServer) -> int:
 def test_postgres_goes_on_while_passwords_end(postgres_server: PostgresServer, stack: ExitStack) -> None:
     table, issuer = stack.enter_context(postgres_table(postgres_server))
     before = logins(postgres_server)
-    asked, failures = look_up_for(SECONDS, PostgresConnector(table))
-    assert not failures
-    assert asked > 10
+    assert not look_up_for(SECONDS, PostgresConnector(table))
     assert len(issuer.given) >= 2
     assert logins(postgres_server) - before > 10, "connections were made all the time"
 
 
 def test_mysql_goes_on_while_passwords_end(mariadb_server: MariaDbServer, stack: ExitStack) -> None:
     table, issuer = stack.enter_context(mysql_table(mariadb_server))
-    asked, failures = look_up_for(SECONDS, MysqlConnector(table))
-    assert not failures
-    assert asked > 10
+    assert not look_up_for(SECONDS, MysqlConnector(table))
     assert len(issuer.given) >= 2
 
 
@@ -68,17 +64,13 @@ def test_redis_goes_on_while_passwords_end(redis_server: RedisServer, stack: Exi
     def disconnect() -> None:
         redis_server.run("CLIENT", "KILL", "USER", table.options["username"])
 
-    asked, failures = look_up_for(SECONDS, RedisConnector(table), disconnect)
-    assert not failures
-    assert asked > 10
+    assert not look_up_for(SECONDS, RedisConnector(table), disconnect)
     assert len(issuer.given) >= 2
 
 
 def test_http_goes_on_while_tokens_end(stack: ExitStack) -> None:
     table, issuer = stack.enter_context(http_table())
-    asked, failures = look_up_for(SECONDS, HttpConnector(table))
-    assert not failures
-    assert asked > 10
+    assert not look_up_for(SECONDS, HttpConnector(table))
     assert len(issuer.given) >= 2
 
 
