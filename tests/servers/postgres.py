@@ -245,6 +245,14 @@ def running_server() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
-    """One PostgreSQL for the whole run; tests make their own tables in it."""
+def _postgres_server() -> Iterator[PostgresServer]:
     yield from running_server()
+
+
+@pytest.fixture(scope="module")
+def postgres_server(_postgres_server: PostgresServer) -> PostgresServer:
+    """One PostgreSQL for the whole run, without tables when a file of tests begins: names may be those of others."""
+    _postgres_server.execute(
+        "DROP SCHEMA public CASCADE; CREATE SCHEMA public; GRANT USAGE ON SCHEMA public TO PUBLIC"
+    )
+    return _postgres_server

@@ -12,12 +12,11 @@ import pytest
 from lookup_hints import LookupSession, disable
 from lookup_hints.errors import OptionError
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
-from tests.servers.postgres import PostgresServer, postgres_server
+from tests.servers.postgres import PostgresServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["postgres_server"]
 _numbers = itertools.count(1)
 JOIN = "SELECT v.id, p.name FROM visits v LEFT JOIN people p ON v.id = p.id"
 
