@@ -21,9 +21,11 @@ from lookup_hints.cli.names_in_text import (
     possible_columns,
     unknown_columns,
 )
+from lookup_hints.driver.init_statements import InitStatements, init_file
 from lookup_hints.errors import OptionError, Problem, QueryError, Span, UnsupportedLookup, counted
 from lookup_hints.hints.hint_comments import lookup_hints
 from lookup_hints.lookup_spec import LookupSpec
+from lookup_hints.plan.decide.settings import session_option
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.parse.query_parts import query_parts
@@ -33,6 +35,7 @@ from lookup_hints.plan.planner import plan, surely_uses_lookup
 from lookup_hints.plan.session_interface import Context
 from lookup_hints.retry import RowPredicate
 from lookup_hints.spi import Connector
+from lookup_hints.spi.lookup_options import INIT
 from lookup_hints.spi.request_and_answer import Filter, LookupTable
 from lookup_hints.spi.security_policy import policy_of_configuration
 from lookup_hints.sql.lexer import Kind
@@ -44,6 +47,7 @@ from lookup_hints.statements import (
     SparkStatement,
     check_first_word,
     parameters,
+    read_script,
     read_statement,
     shown_text,
     split_statements,
@@ -117,11 +121,16 @@ class CheckOptions:
 # Answers for the same options as `run`: a marker without a value is an error here, as it is there.
 # (docs/decisions/0091)
 class _Checker:
-    def __init__(self, given: CheckOptions) -> None:
+    def __init__(self, given: CheckOptions, script: str = "") -> None:
         self._given = given
         self._settings = dict(given.settings or {})
         self._catalog = LookupCatalog(policy_of_configuration(self._settings))
         self._names = ScriptNames()
+        setting = session_option(INIT.key, self._settings.get)
+        file = init_file(setting)
+        # Its own statements are checked without those of the session: all its tables would exist already.
+        if file is not None and not (script and file.is_file() and read_script(file) == script):
+            InitStatements(setting).run_once(self._catalog, lambda each: self.check(each.text), None)
 
     def check(self, text: SqlText) -> _Checked:
         """Check a statement as far as its text allows; raises its errors.
@@ -242,12 +251,12 @@ def check_script(text: str, given: CheckOptions = CheckOptions()) -> list[Findin
         return [_finding_at(Problem("There is a NUL character here. Is this UTF-8 text?"), at)]
     try:
         statements = split_statements(text)
+        checker = _Checker(given, text)
     except QueryError as error:
         # Without an excerpt: who knows which words are secret, when a quote is never closed.
         return [_finding_at(problem, problem.at or Span(text, 0, 0)) for problem in error.problems]
     if not statements:
         return [Finding("the file contains no statements", 1, is_error=False)]
-    checker = _Checker(given)
     return [finding for statement in statements for finding in _findings_in(checker, statement, text)]
 
 

@@ -30,7 +30,7 @@ from lookup_hints.cli.interrupts import Interrupted
 from lookup_hints.cli.result_formats import TABLE, written
 from lookup_hints.driver.run_statement import run_to_its_end
 from lookup_hints.driver.spark_versions import is_connect
-from lookup_hints.errors import LookupHintsError, OptionError, cause_of, counted
+from lookup_hints.errors import LookupHintsError, OptionError, QueryError, cause_of, counted
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.prometheus import check_package
 from lookup_hints.metrics.readable_summary import Measured, nonzero, seconds_text, share_text, what_mattered
@@ -335,14 +335,14 @@ def dry_run(script: Script, given: CheckOptions, steps: str = "") -> int:
     """
     results = list(dry_run_results(script.statements, given))
     for statement, what in results:
-        if isinstance(what, LookupHintsError):
-            print(f"error: {failure(statement, what)}", file=sys.stderr, flush=True)
+        for problem in what.problems if isinstance(what, QueryError) else ():
+            print(f"error: {failure(statement, QueryError(problem))}", file=sys.stderr, flush=True)
     print(steps, end="\n" if steps else "")
     for number, (statement, what) in enumerate(results, 1):
         print(f"\n{head_of(statement, number, len(results))}")
-        says = "does not run: its error is above" if isinstance(what, LookupHintsError) else what
+        says = "does not run: its error is above" if isinstance(what, QueryError) else what
         print("\n".join(f"    {line}" for line in says.splitlines()))
-    return FAILED if any(isinstance(what, LookupHintsError) for _, what in results) else WELL
+    return FAILED if any(isinstance(what, QueryError) for _, what in results) else WELL
 
 
 def metrics_arguments(options: argparse.Namespace) -> list[str]:

@@ -32,11 +32,13 @@ from lookup_hints.cli.arguments import (
     add_showing_options,
 )
 from lookup_hints.cli.interrupts import signals_raise
+from lookup_hints.driver.init_statements import init_file
 from lookup_hints.driver.spark_versions import is_connect
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.pyspark_internals import oldest_java
 from lookup_hints.runs.java import check_java
 from lookup_hints.runs.start import NO_BAR_OF_SPARK, await_server
+from lookup_hints.spi.lookup_options import INIT
 
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "lookup_job.py"
 """The script for ``spark-submit``."""
@@ -67,6 +69,9 @@ _KEPT = (
 )
 
 
+INIT_KEY = f"spark.{INIT.session_key}"
+
+
 # --- the command -----------------------------------------------------------------------------------
 
 
@@ -76,6 +81,7 @@ class Submission:
     script: tuple[str, ...]
     spark: tuple[str, ...]
     modules: tuple[archive.Module, ...]
+    init: str = ""
 
     def __post_init__(self) -> None:
         """Refuse arguments for which spark-submit would only print a Java stack trace."""
@@ -95,12 +101,16 @@ class Submission:
         spark = _append_value(self.spark, "--py-files", shipped)
         if _last_value("--name", spark) is None:
             spark = (*spark, "--name", Path(self.file).name)
-        file = self.file
+        file, init = self.file, self.init
         if self.on_cluster:
-            # Spark lays it beside the driver, under its bare name.
+            # Spark lays them beside the driver, under their bare names.
             spark, file = _append_value(spark, "--files", file), Path(file).name
+            if init_file(init) is not None:
+                spark, init = _append_value(spark, "--files", init), Path(init).name
+        # To the script, as a Spark Connect server sees nothing of what spark-submit gets.
+        conf = ("--conf", f"{INIT_KEY}={init}") if init else ()
         modules = [part for module in self.modules for part in ("--module", module.name)]
-        return [spark_submit, *spark, str(SCRIPT), file, *self.script, *modules]
+        return [spark_submit, *spark, str(SCRIPT), file, *self.script, *conf, *modules]
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
         """``given``, the Connect server, and which Python the driver is: this one by default."""
@@ -128,7 +138,8 @@ class Submission:
         if Path(spark_submit).parent == Path(sys.executable).parent:  # which looks for its home by `python3`
             environment.setdefault("SPARK_HOME", str(Path(import_module("pyspark").__path__[0])))
         kept = [_TOKEN.sub(r"\1***", f"{name}={environment[name]}") for name in _KEPT if name in environment]
-        command = replace(self, file=str(folder / self.file)).command(spark_submit, shipped)
+        init = self.init if init_file(self.init) is None else str(folder / self.init)
+        command = replace(self, file=str(folder / self.file), init=init).command(spark_submit, shipped)
         steps = (["cd", str(folder)], archive_of, ["env", *kept, *command])
         return "(" + " &&\n ".join(map(command_text, steps)) + ")"
 
@@ -236,10 +247,17 @@ def run_submit(options: argparse.Namespace) -> int:
     which need nothing but Python, pyarrow and the drivers of the connectors."""
     parser = _script_parser(
         "lookup-hints submit",
-        usage="%(prog)s FILE.sql [--param NAME=VALUE] [--module MODULE] [--rows N] [--dry-run]"
-        " [--metrics-port [HOST:]PORT] [OPTION ...]",
+        usage="%(prog)s FILE.sql [--init FILE.sql] [--param NAME=VALUE] [--module MODULE] [--rows N]"
+        " [--dry-run] [--metrics-port [HOST:]PORT] [OPTION ...]",
         description=run_submit.__doc__,
         epilog="All other options are those of spark-submit: --master, --deploy-mode, --jars, ...",
+    )
+    parser.add_argument(
+        "--init",
+        default="",
+        metavar="FILE.sql",
+        help="the statements that create the lookup tables, or module:function; with spark-submit itself:"
+        f" --conf {INIT_KEY}=FILE.sql",
     )
     mine, sparks = divided(options.arguments, _OURS)
     options = parser.parse_args(mine)
@@ -257,11 +275,15 @@ def run_submit(options: argparse.Namespace) -> int:
     # spark-submit sends all that the script writes through a pipe to its own standard output.
     if options.progress or sys.stdout.isatty():
         passed.append("--progress")
-    submission = Submission(options.file, tuple(passed), tuple(sparks), modules)
+    if (file := init_file(options.init)) is not None and not file.is_file():
+        raise WrongUse(f"--init: there is no file {options.init!r}.")
+    submission = Submission(options.file, tuple(passed), tuple(sparks), modules, options.init)
     program = find_spark_submit(os.environ)
     if options.dry_run:
         steps = submission.as_typed(program, Path.cwd(), os.environ)
         with job.importing(modules):
+            if options.init:
+                sparks_conf[INIT_KEY] = options.init
             surroundings = job.surroundings(options, [each.name for each in modules], sparks_conf)
             return job.dry_run(script, surroundings, steps)
     check_java(os.environ, oldest_java())
@@ -271,7 +293,7 @@ def run_submit(options: argparse.Namespace) -> int:
 
 
 _FLAGS = dict.fromkeys(("--dry-run", "--analyze", "--quiet", "--progress", "--help", "-h"), False)
-_OURS = {"--param": True, "--rows": True, "--module": True, **METRICS_OPTIONS, **_FLAGS}
+_OURS = {"--init": True, "--param": True, "--rows": True, "--module": True, **METRICS_OPTIONS, **_FLAGS}
 
 
 def _repeat_option(option: str, values: Sequence[str]) -> list[str]:

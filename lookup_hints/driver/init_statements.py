@@ -18,6 +18,11 @@ from lookup_hints.tables.catalog import LookupCatalog
 _FUNCTION = re.compile(r"(?P<module>\w+(\.\w+)*):(?P<function>\w+)")
 
 
+def init_file(setting: str | None) -> Path | None:
+    """The file of SQL that ``spark.lookup.init`` names; None if it names a function, or nothing."""
+    return Path(setting) if setting and not _FUNCTION.fullmatch(setting) else None
+
+
 # Read when the session starts, so that no later SET names a function that is then called.
 # (docs/decisions/0250)
 class InitStatements:

@@ -164,15 +164,24 @@ def test_a_connect_server_gets_the_library_and_modules_of_ones_own(
 ) -> None:
     (tmp_path / "my_geo.py").write_text(OWN_MODULE, encoding="utf-8")
     (tmp_path / "job.sql").write_text(JOB.format(out=tmp_path / "rows"), encoding="utf-8")
+    tables = (
+        "CREATE TEMPORARY TABLE known (id BIGINT, name STRING) WITH ('connector' = 'memory', 'rows' = '[]')"
+    )
+    (tmp_path / "tables.sql").write_text(tables, encoding="utf-8")
+    with (tmp_path / "job.sql").open("a", encoding="utf-8") as job:
+        job.write(
+            "SELECT count(k.id) AS found, count(*) AS here FROM range(3) r LEFT JOIN known k ON r.id = k.id;"
+        )
 
     with connect_server(tmp_path, python, seconds=120) as url:
         ended = run(
             tmp_path,
             *(LOOKUP_HINTS, "submit", "job.sql", "--remote", url),
-            *("--module", "my_geo.py", "--param", "day=2013-01-01"),
+            *("--module", "my_geo.py", "--param", "day=2013-01-01", "--init", "tables.sql"),
         )
 
     assert ended.code == 0, ended.out + ended.err
+    assert "|    0|   3|" in ended.out
     rows = pq.read_table(tmp_path / "rows").sort_by("id").to_pydict()
     assert rows["id"] == list(range(40))
     assert rows["name"] == [None, "Ann", "Bob", *[None] * 37]
@@ -196,14 +205,17 @@ def test_spark_submit_runs_the_script(run: Run, tmp_path: Path) -> None:
 
 
 def test_what_a_dry_run_prints_runs_in_a_bare_shell(tmp_path: Path) -> None:
-    (tmp_path / "job.sql").write_text("SELECT 6 * 7 AS answer", encoding="utf-8")
+    create, select = WITHOUT_OWN.split(";", 1)
+    (tmp_path / "tables.sql").write_text(create, encoding="utf-8")
+    (tmp_path / "job.sql").write_text(select, encoding="utf-8")
     typed = [LOOKUP_HINTS, "submit", "job.sql", "--dry-run", "--master", "local[1]"]
+    typed += ["--init", "tables.sql", "--param", "day=2013-01-01"]
     dry = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=True)
     pasted = dry.stdout.partition("\n\n")[0]
     bare = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     ran = subprocess.run(["bash"], input=pasted, cwd="/", env=bare, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
-    assert "|    42|" in ran.stdout
+    assert "| Ann|2013-01-01|" in ran.stdout
 
 
 def test_what_a_worker_lacks_is_said_and_the_exit_code_is_1(run: Run, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lookup_hints.cli.check import check_script, dry_run_results
+from lookup_hints.cli.check import CheckOptions, check_script, dry_run_results
 from lookup_hints.cli.names_in_text import ScriptNames
 from lookup_hints.errors import QueryError
 from lookup_hints.plan.parse.query_parts import query_parts
@@ -260,3 +260,30 @@ def test_a_key_whose_columns_the_source_tells_is_taken() -> None:
     assert not check_script(script.format("'query' = 'SELECT id FROM a'"))
     (finding,) = check_script(script.format("'query' = 'SELECT id FROM a; DROP TABLE a'"))
     assert "'query', line 1, character 17 ('; DROP TABLE a'): a ';' ends a statement" in finding.message
+
+
+def test_the_tables_of_a_session_are_known(tmp_path: Path) -> None:
+    file = tmp_path / "tables.sql"
+    file.write_text(TABLE.format("memory"), encoding="utf-8")
+    given = CheckOptions(settings={"spark.lookup.init": str(file)})
+    good = "SELECT /*+ LOOKUP('table'='c') */ c.name FROM o JOIN c ON o.id = c.id"
+    assert not check_script(good, given)
+    assert [each.message for each in check_script(good.replace("c.name", "c.nam"), given)] == [
+        "The table c has no column 'nam'. Did you mean 'name'?"
+    ]
+    assert not check_script(file.read_text(encoding="utf-8"), given), "its tables are not created twice"
+
+
+def test_a_mistake_in_the_tables_of_a_session_is_found_once_and_shows_no_secret(tmp_path: Path) -> None:
+    file = tmp_path / "tables.sql"
+    file.write_text(TABLE.format("postgres', 'password' = 'hunter2").replace("STRING", "STRNG"))
+    given = CheckOptions(settings={"spark.lookup.init": str(file)})
+    (finding,) = check_script("SELECT c.name FROM o JOIN c ON o.id = c.id; SELECT * FROM c", given)
+    assert finding.is_error
+    assert finding.message.startswith(
+        f"lookup.init: {file}, line 1, column 43: Column 'name': The type is missing"
+    )
+    assert "hunter2" not in finding.message
+    file.unlink()
+    (finding,) = check_script("SELECT c.name FROM o JOIN c ON o.id = c.id", given)
+    assert finding.message.startswith(f"lookup.init: There is no file '{file}'")

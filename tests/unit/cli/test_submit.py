@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -62,6 +65,19 @@ def test_a_driver_in_the_cluster_gets_the_file_laid_beside_it() -> None:
     command = submission("--deploy-mode", "cluster", "--files", "x.txt").command("spark-submit", "ours.zip")
     assert command[command.index("--files") + 1] == "x.txt,jobs/a.sql"
     assert command[command.index(str(SCRIPT)) + 1] == "a.sql"
+
+
+def test_the_file_of_init_is_named_to_the_script_and_shipped_to_a_driver_in_the_cluster() -> None:
+    here = Submission("a.sql", (), ("--master", "yarn"), (), "jobs/tables.sql")
+    assert here.command("spark-submit", "ours.zip")[-2:] == ["--conf", "spark.lookup.init=jobs/tables.sql"]
+    there = Submission("a.sql", (), ("--deploy-mode", "cluster"), (), "jobs/tables.sql")
+    command = there.command("spark-submit", "ours.zip")
+    assert command[command.index("--files") + 1] == "a.sql,jobs/tables.sql"
+    assert command[-2:] == ["--conf", "spark.lookup.init=tables.sql"]
+    function = Submission("a.sql", (), ("--deploy-mode", "cluster"), (), "my_tables:create")
+    command = function.command("spark-submit", "ours.zip")
+    assert command[command.index("--files") + 1] == "a.sql"
+    assert command[-2:] == ["--conf", "spark.lookup.init=my_tables:create"]
 
 
 def test_the_driver_is_this_python_unless_something_else_is_said() -> None:
@@ -161,9 +177,48 @@ def test_a_dry_run_shows_mistakes_first_and_fails(
     assert rest.endswith("    does not run: its error is above\n")
 
 
+def test_each_mistake_of_a_dry_run_has_its_own_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tables.sql").write_text(TABLE, encoding="utf-8")
+    job = tmp_path / "job.sql"
+    job.write_text(
+        "SELECT /*+ LOOKUP('table'='p', 'capasity'='1', 'timeout'='x') */ 1 FROM range(3) r JOIN p ON r.id = p.id;\n"
+        "SELEC 1",
+        encoding="utf-8",
+    )
+    assert main(["submit", str(job), "--dry-run", "--init", str(tmp_path / "tables.sql")]) == 1
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("error:", "line"))]
+    assert [line[:24] for line in said] == [
+        *("error: line 1, column 32", "error: line 1, column 58", "error: line 2, column 1:")
+    ]
+
+
+def test_a_dry_run_knows_the_tables_of_init(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tables.sql").write_text(TABLE, encoding="utf-8")
+    Path("job.sql").write_text("SELECT p.id FROM range(3) r JOIN p ON r.id = p.id", encoding="utf-8")
+    assert main(["submit", "job.sql", "--dry-run", "--init", "tables.sql"]) == 0
+    out = capsys.readouterr().out
+    assert f"--conf spark.lookup.init={tmp_path}/tables.sql)" in out
+    assert "    (1) INNER lookup join with p, line 1\n" in out
+    Path("tables.sql").write_text(TABLE.replace("BIGINT", "BIGNT"), encoding="utf-8")
+    assert main(["submit", "job.sql", "--dry-run", "--init", "tables.sql"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "error: lookup.init: tables.sql, line 1, column 30: Column 'id': The type is missing"
+    )
+
+
+TABLE = "CREATE TEMPORARY TABLE p (id BIGINT) WITH ('connector' = 'memory', 'rows' = '[]')"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["submit", "JOB", "--init", "nowhere.sql"], "--init: there is no file 'nowhere.sql'."),
         (["submit", "nowhere.sql"], "There is no file 'nowhere.sql'."),
         (["submit", "JOB", "--param", "x"], "The parameter 'x' is not name=value."),
         (["submit", "JOB", "--conf", "lookup.x"], "--conf needs KEY=VALUE, not 'lookup.x'"),
@@ -241,7 +296,8 @@ def test_a_signal_is_handed_on(tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "submit.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGE = DOCS / "submit.md"
 EXAMPLES = [
     line.removeprefix("lookup-hints ")
     for line in PAGE.read_text(encoding="utf-8").replace(" \\\n ", "").splitlines()
@@ -256,8 +312,44 @@ def test_an_example_of_the_page_can_be_run(
     monkeypatch.chdir(tmp_path)
     Path("job.sql").write_text("SELECT :day")
     Path("my_geo.py").write_text("")
+    Path("tables.sql").write_text(TABLE)
     assert main([*line.split(), "--dry-run"]) == 0
     assert "handed to Spark as it is" in capsys.readouterr().out
+
+
+def test_the_task_of_airflow_has_what_a_dry_run_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (DOCS / "airflow.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^lookup-hints (submit .*)$", page, re.MULTILINE)
+    (code,) = re.findall(r"```py\n.*?\n\n(enrich = .*?)```", page, re.DOTALL)
+    call = ast.parse(code).body[0]
+    assert isinstance(call, ast.Assign)
+    assert isinstance(call.value, ast.Call)
+    given = {each.arg: eval(ast.unparse(each.value)) for each in call.value.keywords}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    for name in ("JAVA_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/srv/venv/bin/python")
+    Path("job.sql").write_text("SELECT :day")
+    Path("tables.sql").write_text(TABLE)
+    assert main(line.split()) == 0
+    printed = capsys.readouterr().out.partition("\n\n")[0].replace(str(tmp_path), "/srv/jobs")
+    words = shlex.split(printed.strip("()").replace("\n", " "))
+    program = next(at for at, word in enumerate(words) if word.endswith("/spark-submit"))
+    script = words.index(str(SCRIPT))
+    options = dict(zip(words[program + 1 : script : 2], words[program + 2 : script : 2], strict=True))
+    variables = dict(word.split("=", 1) for word in words[words.index("env") + 1 : program])
+    variables.pop("SPARK_HOME", None)  # that of this Python's own spark-submit
+    assert options.pop("--master") == "yarn"
+    assert dict([options.pop("--conf").split("=")]) == given["conf"]
+    assert {key[2:].replace("-", "_"): value for key, value in options.items()} == {
+        key: given[key] for key in ("py_files", "name", "executor_memory")
+    }
+    assert given["application"].endswith("/lookup_hints/cli/scripts/" + SCRIPT.name)
+    assert given["application_args"] == words[script + 1 :]
+    assert given["env_vars"] == variables
 
 
 # --- the archive -----------------------------------------------------------------------------------
