@@ -8,11 +8,12 @@ import pytest
 
 from tests.servers.certificates import Certificates
 from tests.servers.http_server import Api, running_api
-from tests.servers.mariadb import mariadb_server, mariadb_with_tls
+from tests.servers.mariadb import _mariadb_server, mariadb_server, mariadb_with_tls
 from tests.servers.postgres import _postgres_server, postgres_server
 from tests.servers.redis import _redis_server, redis_server
 
 __all__ = [
+    "_mariadb_server",
     "_postgres_server",
     "_redis_server",
     "api",

@@ -273,9 +273,15 @@ def running_mariadb(*settings: str) -> Iterator[MariaDbServer]:
 
 
 @pytest.fixture(scope="session")
-def mariadb_server() -> Iterator[MariaDbServer]:
-    """One MariaDB for the whole run; tests make their own tables in it."""
+def _mariadb_server() -> Iterator[MariaDbServer]:
     yield from running_mariadb()
+
+
+@pytest.fixture(scope="module")
+def mariadb_server(_mariadb_server: MariaDbServer) -> MariaDbServer:
+    """One MariaDB for the whole run, without tables when a file of tests begins: names may be those of others."""
+    _mariadb_server.execute(f"DROP DATABASE {DATABASE}; CREATE DATABASE {DATABASE}", database=None)
+    return _mariadb_server
 
 
 @pytest.fixture(scope="session")
