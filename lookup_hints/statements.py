@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from difflib import get_close_matches
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from lookup_hints.spi.secrets import masked_text
 from lookup_hints.spi.security_policy import policy_of_configuration
 from lookup_hints.sql.lexer import Kind, Piece, blanked
 from lookup_hints.sql.sql_text import SqlText
+from lookup_hints.sql.tokens import Tokens
 from lookup_hints.sql.words import FIRST_WORDS
 from lookup_hints.streaming.insert import StreamInsert, names_a_stream, read_insert, shown_insert
 from lookup_hints.streaming.stream_options import RESTART_OPTIONS, STREAM_OPTIONS
@@ -138,12 +138,11 @@ def explained(text: SqlText) -> tuple[SqlText, str] | None:
     >>> explained(SqlText("EXPLAIN COST SELECT 1"))
     ('             SELECT 1', 'cost')
     """
-    found = [piece for piece in text.pieces if piece.kind is not Kind.COMMENT]
-    if not (found and found[0].is_word("EXPLAIN")):
+    if not text.starts_with("EXPLAIN"):
         return None
-    has_mode = len(found) > 1 and found[1].is_word(*_MODES)
-    mode = found[1].text.lower() if has_mode else "formatted"
-    return text.blank_before(found[has_mode].end), mode
+    has_mode = text.code.is_word(1, *_MODES)
+    mode = text.code[1].text.lower() if has_mode else "formatted"
+    return text.blank_before(text.code[has_mode].end), mode
 
 
 def _without_comments(text: SqlText) -> str:
@@ -231,16 +230,15 @@ def check_first_word(text: SqlText) -> str | None:
     Raises:
         QueryError: it is nearly a word that does: ``SELEC``.
     """
-    found = text.code
-    is_label = len(found) > 1 and found[1].is_symbol(":")
-    if not found or found[0].kind is not Kind.WORD or is_label:
+    first = text.code.piece_at(0)
+    if first is None or first.kind is not Kind.WORD or text.code.is_symbol(1, ":"):
         return None
-    word = found[0].text.upper()
+    word = first.text.upper()
     if word in FIRST_WORDS:
         return None
     near = get_close_matches(word, FIRST_WORDS, n=1, cutoff=_AS_CLOSE)
     if near:
-        at = Span(text, found[0].start, found[0].end)
+        at = Span(text, first.start, first.end)
         raise QueryError(Problem(f"No statement begins with {word}.", at, f"Did you mean {near[0]}?"))
     return f"not checked: no statement of Spark's own begins with {word}"
 
@@ -251,18 +249,16 @@ def parameters(text: SqlText) -> list[tuple[str, Span]]:
     >>> [name for name, _ in parameters(SqlText("SELECT v:a.b FROM t WHERE day = :day LIMIT :n"))]
     ['day', 'n']
     """
-    found = text.code
-    return [
-        (name.name, Span(text, mark.start, name.end))
-        for at, (mark, name) in enumerate(pairwise(found))
-        if mark.is_symbol(":") and name.is_name and mark.end == name.start
+    code = text.code
+    found = []
+    for at in code.places(":", 0, len(code) - 2):
+        mark, name, before = code[at], code[at + 1], code.piece_at(at - 1)
+        may_end_value = before is not None and (before.is_name or before.text in (")", "]"))
         # v:a is a field of v, and label: a label.
-        if not (at and found[at - 1].end == mark.start and _may_end_a_value(found[at - 1]))
-    ]
-
-
-def _may_end_a_value(piece: Piece) -> bool:
-    return piece.is_name or piece.is_symbol(")") or piece.is_symbol("]")
+        is_part = before is not None and before.end == mark.start and may_end_value
+        if name.is_name and mark.end == name.start and not is_part:
+            found.append((name.name, Span(text, mark.start, name.end)))
+    return found
 
 
 # The rewrite moves conditions about, so `?` would bind to wrong places; named parameters stay where they
@@ -403,12 +399,11 @@ def _likely_opening(text: SqlText, last: Span) -> Span:
 
 def _ends_of_statements(text: SqlText) -> Iterator[int]:
     """Where statements end: at each ``;`` outside a SQL script, and at the end of the text."""
-    found = text.code
-    blocks = _Blocks()
-    for before, piece, after in zip([None, *found], found, [*found[1:], None], strict=False):
+    blocks = _Blocks(text.code)
+    for index, piece in enumerate(text.code):
         if piece.is_symbol(";") and not blocks.open:
             yield piece.start
-        blocks.read(piece, before, after)
+        blocks.read(index)
     if blocks.open:
         word = blocks.open[-1].word
         end = "END" if word.is_word("BEGIN") or blocks.open[-1].is_expression else f"END {word.text.upper()}"
@@ -432,32 +427,35 @@ class _Blocks:
     ``REPEAT``, ``end``), so they count only where a statement begins.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
         self.open: list[_ScriptBlock] = []
         self._begins = True
         self._declares = False
 
-    def read(self, piece: Piece, before: Piece | None, after: Piece | None) -> None:
-        """Take the next piece into account; ``before`` and ``after`` are its neighbours."""
-        begins, self._begins = self._begins, self._next_begins(piece, after)
+    def read(self, at: int) -> None:
+        """Take the piece at ``at`` into account, which follows the last one."""
+        piece = self._tokens[at]
+        begins, self._begins = self._begins, self._next_begins(at)
         if piece.is_symbol(";"):
             self._declares = False
-        elif piece.kind is not Kind.WORD or (before is not None and before.is_symbol(".")):
+        elif piece.kind is not Kind.WORD or self._tokens.is_symbol(at - 1, "."):
             return
         elif piece.is_word("END"):
-            self._close_block(begins, after)
+            self._close_block(begins, at)
         elif self._opens_block(piece, begins):
             self.open.append(_ScriptBlock(piece))
             self._begins = piece.is_word("BEGIN", "LOOP", "REPEAT")
-        elif piece.is_word("CASE") and self.open and not (before is not None and before.is_word("END")):
+        elif piece.is_word("CASE") and self.open and not self._tokens.is_word(at - 1, "END"):
             self.open.append(_ScriptBlock(piece, is_expression=True))
         elif begins and piece.is_word("DECLARE"):
             self._declares = True
 
-    def _next_begins(self, piece: Piece, after: Piece | None) -> bool:
+    def _next_begins(self, at: int) -> bool:
+        piece = self._tokens[at]
         if piece.is_symbol(";"):
             return True
-        is_label = piece.is_symbol(":") or (after is not None and after.is_symbol(":"))
+        is_label = piece.is_symbol(":") or self._tokens.is_symbol(at + 1, ":")
         if self._begins and (is_label or piece.is_word("NOT", "ATOMIC")):
             return True
         if not self.open or self.open[-1].is_expression:
@@ -473,12 +471,12 @@ class _Blocks:
             return begins or self._declares
         return begins and bool(self.open) and piece.is_word("IF", "CASE", "WHILE", "LOOP", "REPEAT", "FOR")
 
-    def _close_block(self, begins: bool, after: Piece | None) -> None:
+    def _close_block(self, begins: bool, at: int) -> None:
         if not self.open:
             return
         block = self.open[-1]
         # UNTIL <condition> END REPEAT: the one END of a block that begins no statement.
-        ends_repeat = block.word.is_word("REPEAT") and after is not None and after.is_word("REPEAT")
+        ends_repeat = block.word.is_word("REPEAT") and self._tokens.is_word(at + 1, "REPEAT")
         if begins or block.is_expression or ends_repeat:
             self.open.pop()
 

@@ -339,12 +339,11 @@ def _finding_in(statement: ScriptStatement, problem: Problem, script: str) -> Fi
 
 def _named_in_with(text: SqlText, message: str) -> Span | None:
     """The first option of a CREATE that ``message`` names, else the first value."""
-    found = text.code
-    if not (found and found[0].is_word("CREATE")):
+    if not text.starts_with("CREATE"):
         return None
     strings = [
         (not behind.is_symbol("="), message.index(repr(piece.value)), Span(text, piece.start, piece.end))
-        for piece, behind in pairwise(found)
+        for piece, behind in pairwise(text.code)
         if piece.kind is Kind.STRING and repr(piece.value) in message
     ]
     return min(strings, key=lambda each: each[:2])[2] if strings else None

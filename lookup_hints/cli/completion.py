@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +14,7 @@ from lookup_hints.spi.option_values import TEXT, Option, Place, options_at
 from lookup_hints.sql.lexer import Kind, Piece, quoted
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut
+from lookup_hints.sql.tokens import Tokens
 from lookup_hints.sql.words import FIRST_WORDS, NEVER_ALIASES, OFFERED_WORDS
 from lookup_hints.statements import SESSION_KEYS
 from lookup_hints.tables.registry import connector_class, connector_names, retry_predicates
@@ -53,7 +55,7 @@ def candidates(text: str, at: int, names: CompletionNames, *, asked: bool = True
     start = max((piece.end for piece in typed.pieces if piece.is_symbol(";")), default=0)
     before, after = typed.part(start, at), text[at:]
     found = before.pieces
-    if _is_in_line_comment(found, before):
+    if found and found[-1].text.startswith("--") and "\n" not in before[found[-1].end :]:
         return []
     if found and found[-1].kind is Kind.UNCLOSED:
         return list(_complete_in_unclosed(before, after))
@@ -67,10 +69,6 @@ def candidates(text: str, at: int, names: CompletionNames, *, asked: bool = True
     return _complete_name(
         before.code, SqlText(before + after), names, asked=asked, is_new=before[-1:].isspace()
     )
-
-
-def _is_in_line_comment(found: Sequence[Piece], before: str) -> bool:
-    return bool(found) and found[-1].text.startswith("--") and "\n" not in before[found[-1].end :]
 
 
 def _match_prefix(typed: str, offered: Iterable[tuple[str, str]]) -> list[Candidate]:
@@ -88,25 +86,22 @@ def _complete_in_unclosed(before: SqlText, after: str) -> Iterator[Candidate]:
     """Inside a hint or a string; a comment and a quoted name have no candidates."""
     last = before.pieces[-1]
     if last.text.startswith("/*+"):
-        yield from _complete_in_hint(SqlText(last.text[3:]).code, before + after, after)
+        found = SqlText(last.text[3:]).code
+        if _is_within_lookup(found):
+            options = options_at(Place.HINT, LOOKUP_OPTIONS)
+            yield from _complete_option(found, options, before + after, after)
+        elif not found or found[-1].kind is Kind.WORD:
+            typed = found[-1].text if found else ""
+            yield from _match_prefix(typed, [("LOOKUP('table' = '", "how a lookup table is asked")])
     elif last.text[0] in "'\"":
-        options = _options_of_table(before.code, before.code)
-        if options is not None:
-            yield from _complete_option(before.code, options, before + after, after)
+        own = _options_of_table(before.code, before.code)
+        if own is not None:
+            yield from _complete_option(before.code, own, before + after, after)
 
 
-def _complete_in_hint(found: Sequence[Piece], text: str, after: str) -> Iterator[Candidate]:
-    if _is_within_lookup(found):
-        yield from _complete_option(found, options_at(Place.HINT, LOOKUP_OPTIONS), text, after)
-    elif not found or found[-1].kind is Kind.WORD:
-        typed = found[-1].text if found else ""
-        yield from _match_prefix(typed, [("LOOKUP('table' = '", "how a lookup table is asked")])
-
-
-def _is_within_lookup(found: Sequence[Piece]) -> bool:
-    opened = max((n for n, piece in enumerate(found) if piece.is_symbol("(")), default=0)
-    closed = any(piece.is_symbol(")") for piece in found[opened:])
-    return opened > 0 and not closed and found[opened - 1].is_word("LOOKUP")
+def _is_within_lookup(found: Tokens) -> bool:
+    opened = max(found.places("(", 0, len(found)), default=0)
+    return found.is_word(opened - 1, "LOOKUP") and found.closing_if_any(opened) is None
 
 
 def _complete_option(
@@ -165,7 +160,7 @@ def option_at(text: SqlText, at: int) -> GivenOption | None:
     if here is None:
         return None
     start, inside = (here.start + 3, SqlText(here.text[3:-2])) if here.kind is Kind.HINT else (0, text)
-    found = [piece for piece in inside.code if piece.start <= at - start]
+    found = Tokens(piece for piece in inside.code if piece.start <= at - start)
     if here.kind is not Kind.HINT:
         options = _options_of_table(found, text.code)
     else:
@@ -179,19 +174,15 @@ def option_at(text: SqlText, at: int) -> GivenOption | None:
     return None if option is None else GivenOption(option, key, found[-1].value if is_value else "", place)
 
 
-def _options_of_table(words: Sequence[Piece], whole: Sequence[Piece]) -> Mapping[str, Option] | None:
+def _options_of_table(words: Tokens, whole: Tokens) -> Mapping[str, Option] | None:
     """The possible options of the open WITH clause, if it belongs to a lookup table.
 
     Args:
         words: the code up to the cursor.
         whole: that of the whole statement, as far as it is known.
     """
-    if not (words and words[0].is_word("CREATE")):
-        return None
-    opened = [
-        n for n, piece in enumerate(words) if n and piece.is_symbol("(") and words[n - 1].is_word("WITH")
-    ]
-    if not opened or any(piece.is_symbol(")") for piece in words[opened[-1] :]):
+    opened = [at for at in words.places("(", 1, len(words)) if words.is_word(at - 1, "WITH")]
+    if not (opened and words.is_word(0, "CREATE")) or words.closing_if_any(opened[-1]) is not None:
         return None
     given = whole[opened[-1] :]
     names = [
@@ -199,15 +190,11 @@ def _options_of_table(words: Sequence[Piece], whole: Sequence[Piece]) -> Mapping
         for key, value in zip(given, given[2:], strict=False)
         if key.kind is value.kind is Kind.STRING and key.value == "connector"
     ]
-    return {"connector": _CONNECTOR, **_own_options(names), **options_at(Place.TABLE, LOOKUP_OPTIONS)}
-
-
-def _own_options(connectors: Sequence[str]) -> Mapping[str, Option]:
-    try:
-        own = connector_class(connectors[0]).OPTIONS if connectors else ()
-    except LookupHintsError:  # not typed to its end, or its driver is missing
-        return {}
-    return {option.key: option for option in own}
+    own: Sequence[Option] = ()
+    with suppress(LookupHintsError):  # not typed to its end, or its driver is missing
+        own = connector_class(names[0]).OPTIONS if names else ()
+    options = {option.key: option for option in own}
+    return {"connector": _CONNECTOR, **options, **options_at(Place.TABLE, LOOKUP_OPTIONS)}
 
 
 # --- names and words -------------------------------------------------------------------------------
@@ -219,39 +206,35 @@ def relations(text: SqlText) -> list[tuple[str, str]]:
     >>> relations(SqlText("SELECT FROM orders AS o JOIN shop.customers c ON "))
     [('o', 'orders'), ('c', 'shop.customers')]
     """
-    found = text.code
     named: list[tuple[str, str]] = []
-    for at, piece in enumerate(found):
-        follows_comma = piece.is_symbol(",") and bool(named) and _is_in_from(found[:at])
-        if piece.is_word("FROM", "JOIN") or follows_comma:
-            relation = _read_relation(found[at + 1 :])
-            named += [relation] if relation is not None else []
+    is_from = False
+    for at, piece in enumerate(text.code):
+        if piece.is_word(*NEVER_ALIASES) and not piece.is_word("AS"):
+            is_from = piece.is_word("FROM")
+        if piece.is_word("FROM", "JOIN") or (piece.is_symbol(",") and named and is_from):
+            named += _read_relation(text.code, at + 1)
     return named
 
 
-def _is_in_from(before: Sequence[Piece]) -> bool:
-    words = [piece for piece in before if piece.is_word(*NEVER_ALIASES) and not piece.is_word("AS")]
-    return bool(words) and words[-1].is_word("FROM")
+def _read_relation(tokens: Tokens, at: int) -> Iterator[tuple[str, str]]:
+    """The alias and the name of the table at the piece, if there is one."""
+    if _is_plain_name(tokens, at):
+        parts = [tokens[at].name]
+        while tokens.is_symbol(at + 1, ".") and tokens.is_name(at + 2):
+            at += 2
+            parts.append(tokens[at].name)
+        time = tokens.time_clause(at)
+        at = 1 + (at if time is None else tokens.index_at(time.end - 1))
+        at += tokens.is_word(at, "AS")
+        yield (tokens[at].name if _is_plain_name(tokens, at) else parts[-1]), ".".join(parts)
 
 
-def _read_relation(found: Sequence[Piece]) -> tuple[str, str] | None:
-    if not (found and found[0].is_name) or found[0].is_word(*NEVER_ALIASES):
-        return None
-    parts, at = [found[0].name], 1
-    while at + 1 < len(found) and found[at].is_symbol(".") and found[at + 1].is_name:
-        parts.append(found[at + 1].name)
-        at += 2
-    rest = [piece for piece in found[at : at + 6] if not piece.is_word("AS")]
-    if rest and rest[0].is_word("FOR"):  # FOR SYSTEM_TIME AS OF o.time AS c
-        rest = [piece for piece in found[at + 4 : at + 10] if not piece.is_symbol(".")]
-        marks = [n for n, piece in enumerate(rest) if piece.is_word("AS")]
-        rest = rest[marks[0] + 1 :] if marks else []
-    has_alias = bool(rest) and rest[0].is_name and not rest[0].is_word(*NEVER_ALIASES)
-    return (rest[0].name if has_alias else parts[-1]), ".".join(parts)
+def _is_plain_name(tokens: Tokens, at: int) -> bool:
+    return tokens.is_name(at) and not tokens.is_word(at, *NEVER_ALIASES)
 
 
 def _complete_name(
-    found: Sequence[Piece], text: SqlText, names: CompletionNames, *, asked: bool, is_new: bool
+    found: Tokens, text: SqlText, names: CompletionNames, *, asked: bool, is_new: bool
 ) -> list[Candidate]:
     """A column behind an alias and a dot, a table, a column, or a word of SQL."""
     has_word = bool(found) and found[-1].is_name and not is_new

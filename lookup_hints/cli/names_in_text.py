@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from lookup_hints.errors import Problem, Span, nearest
-from lookup_hints.plan.parse.lookup_use import LookupUse
-from lookup_hints.plan.parse.query_blocks import Block, Query, Relation, Shape
+from lookup_hints.plan.parse.query_blocks import Relation, Shape
 from lookup_hints.plan.parse.query_parts import query_parts
 from lookup_hints.plan.parse.statement import FindTable, UnreadableStatement
 from lookup_hints.plan.parse.statement import Statement as ReadStatement
-from lookup_hints.sql.lexer import Kind, Piece
+from lookup_hints.sql.lexer import Kind
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut
+from lookup_hints.sql.tokens import Tokens
 
 Names = frozenset[str]
 """Names in lower case."""
@@ -26,18 +26,16 @@ def unknown_columns(statement: ReadStatement) -> Iterator[Problem]:
     for use in statement.uses:
         if use.block.pipes or use.relation.columns or not use.table.schema.names:
             continue  # its columns may have other names, or unknown ones
-        hidden = [query for query in statement.structure.queries if _hides_alias(statement, query, use)]
-        for at in statement.tokens.places(use.alias, use.block.first, use.block.last - 2):
+        alias = use.alias.lower()
+        for at in statement.tokens.places(alias, use.block.first, use.block.last - 2):
             column = statement.pieces[at + 2]
-            is_column = column.is_name and not statement.tokens.is_symbol(at + 3, "(")
-            is_qualified = statement.tokens.is_symbol(at + 1, ".") and not statement.tokens.is_symbol(
-                at - 1, "."
-            )
+            meant = (block for each, block in statement.aliases_around(at) if each.lower() == alias)
             if (
-                is_column
-                and is_qualified
+                statement.tokens.starts_dotted_name(at)
+                and column.is_name
+                and not statement.tokens.is_symbol(at + 3, "(")
                 and column.name.lower() not in map(str.lower, use.table.schema.names)
-                and not any(query.first <= at <= query.last for query in hidden)
+                and next(meant, None) is use.block
             ):
                 yield Problem(
                     f"The table {use.table.name} has no column {column.name!r}.",
@@ -46,31 +44,21 @@ def unknown_columns(statement: ReadStatement) -> Iterator[Problem]:
                 )
 
 
-def _hides_alias(statement: ReadStatement, query: Query, use: LookupUse) -> bool:
-    """Whether a query inside the block of ``use`` has a relation of its name, which its expressions mean."""
-    is_inside = use.block.first < query.first and query.last <= use.block.last
-    return is_inside and any(use.alias.lower() in statement.aliases_in(block) for block in query.blocks)
-
-
 def possible_columns(text: SqlText) -> Names:
     """Possible columns of an unknown table: all names in the text that nowhere begin a dotted name."""
-    found = text.code
-    leading = {piece.name.lower() for at, piece in enumerate(found) if _starts_dotted_name(found, at)}
-    return frozenset(piece.name.lower() for piece in found if piece.is_name) - leading
+    tokens = text.code
+    leading = {piece.name.lower() for at, piece in enumerate(tokens) if tokens.starts_dotted_name(at)}
+    return frozenset(piece.name.lower() for piece in tokens if piece.is_name) - leading
 
 
 def no_column_before_from(text: SqlText) -> Iterator[Problem]:
     """Commas before a FROM, which Spark takes for the name of a column."""
-    found = text.code
-    for comma, word, behind in zip(found, found[1:], found[2:], strict=False):
-        if (
-            comma.is_symbol(",")
-            and word.is_word("FROM")
-            and behind.is_name
-            and not behind.is_word("FROM", "AS")
-        ):
-            at = Span(text, comma.start, word.end)
-            yield Problem("There is no column between this comma and FROM.", at, "Leave the comma out.")
+    tokens = text.code
+    for at in tokens.places("FROM", 1, len(tokens) - 2):
+        is_behind_comma = tokens.is_symbol(at - 1, ",") and tokens.is_word(at, "FROM")
+        if is_behind_comma and tokens[at + 1].is_name and not tokens.is_word(at + 1, "FROM", "AS"):
+            place = Span(text, tokens[at - 1].start, tokens[at].end)
+            yield Problem("There is no column between this comma and FROM.", place, "Leave the comma out.")
 
 
 # --- aliases ---------------------------------------------------------------------------------------
@@ -79,7 +67,7 @@ def no_column_before_from(text: SqlText) -> Iterator[Problem]:
 _NOT_WRITTEN = re.compile(r"_.*|c(ol)?\d+|col|key|value|pos|id|session|system|builtin|spark_catalog")
 
 _KEEPS_TABLES = (
-    *("CACHE", "CREATE", "DESC", "DESCRIBE", "FROM", "INSERT", "SELECT", "SHOW", "VALUES", "WITH", "("),
+    *("CACHE", "CREATE", "DESC", "DESCRIBE", "FROM", "INSERT", "SELECT", "SHOW", "VALUES", "WITH"),
 )
 
 
@@ -94,12 +82,10 @@ class ScriptNames:
 
     def read(self, text: SqlText, find_table: FindTable) -> None:
         """Take a statement of Spark's into account."""
-        found = text.code
-        first = found[0].text.upper() if found else ""
-        name = created_name(found)
-        if first == "DECLARE":
-            self._declared |= _names_in_pieces(found)
-        elif first not in _KEEPS_TABLES:
+        name = created_name(text.code)
+        if text.starts_with("DECLARE"):
+            self._declared |= _names_in_pieces(text.code)
+        elif not (text.starts_with(*_KEEPS_TABLES) or text.code.is_symbol(0, "(")):
             self._made.clear()
         elif name is not None:
             self._made.pop(name.lower(), None)
@@ -127,28 +113,27 @@ class ScriptNames:
         names = self._names_in(statement)
         if names is None:
             return
-        for index, piece in enumerate(statement.pieces):
-            block = statement.structure.block_at(index)
-            is_marked = any(statement.tokens.is_symbol(index - 1, mark) for mark in (":", "{", "$", "@"))
-            is_call = statement.tokens.is_symbol(index + 3, "(")
+        tokens = statement.tokens
+        for index, piece in enumerate(tokens):
+            is_marked = any(tokens.is_symbol(index - 1, mark) for mark in (":", "{", "$", "@"))
             if (
-                block is not None
-                and _starts_dotted_name(statement.pieces, index)
-                and not (is_marked or is_call or piece.name.lower() in names)
+                statement.structure.block_at(index) is not None
+                and tokens.starts_dotted_name(index)
+                and not (is_marked or tokens.is_symbol(index + 3, "(") or piece.name.lower() in names)
                 and not _NOT_WRITTEN.fullmatch(piece.name.lower())
             ):
                 at = statement.span(Cut(piece.start, piece.end))
-                known = list(_aliases_around(statement, block))
+                known = [alias for alias, _ in statement.aliases_around(index)]
                 yield Problem(f"Nothing is called {piece.name!r} here.", at, nearest(piece.name, known))
 
     def _names_in(self, statement: ReadStatement) -> Names | None:
         """All names that a statement can use; None if it reads relations with unknown columns."""
-        found, tokens = statement.pieces, statement.tokens
-        names = self._declared | _names_in_pieces(found)
+        tokens = statement.tokens
+        names = self._declared | _names_in_pieces(tokens)
         if any(
             piece.is_word("INLINE", "INLINE_OUTER")
             or (piece.is_symbol("*") and tokens.is_symbol(at - 2, ")"))
-            for at, piece in enumerate(found)
+            for at, piece in enumerate(tokens)
         ):
             return None  # the fields of a function's result become columns
         for relation in (each for block in statement.structure.blocks for each in block.everything):
@@ -169,40 +154,21 @@ class ScriptNames:
         return frozenset()
 
 
-def _aliases_around(statement: ReadStatement, block: Block | None) -> Iterator[str]:
-    while block is not None:
-        yield from filter(None, map(statement.alias_of, block.relations))
-        block = block.query.outer
-
-
-def created_name(found: Sequence[Piece]) -> str | None:
+def created_name(tokens: Tokens) -> str | None:
     """The name of the table or view that a CREATE makes; None where it has a schema."""
-    at = next((at for at, piece in enumerate(found[:6]) if piece.is_word("TABLE", "VIEW")), None)
-    if at is None or not found[0].is_word("CREATE"):
+    at = next((at for at in range(1, 6) if tokens.is_word(at, "TABLE", "VIEW")), None)
+    if at is None or not tokens.is_word(0, "CREATE"):
         return None
-    rest = [piece for piece in found[at + 1 : at + 6] if not piece.is_word("IF", "NOT", "EXISTS")]
-    is_plain = bool(rest) and rest[0].is_name and not (len(rest) > 1 and rest[1].is_symbol("."))
-    return rest[0].name if is_plain else None
+    at += 4 if tokens.are_words(at + 1, "IF", "NOT", "EXISTS") else 1
+    return tokens[at].name if tokens.is_name(at) and not tokens.is_symbol(at + 1, ".") else None
 
 
-def _starts_dotted_name(found: Sequence[Piece], index: int) -> bool:
-    """Whether the piece is the first of a name with dots, and no call of a function."""
-    before = found[index - 1] if index else None
-    after = found[index + 1] if index + 2 < len(found) else None
-    return (
-        found[index].is_name
-        and after is not None
-        and after.is_symbol(".")
-        and not (before is not None and before.is_symbol("."))
-    )
-
-
-def _names_in_pieces(found: Sequence[Piece]) -> Names:
+def _names_in_pieces(tokens: Tokens) -> Names:
     """Every name and every word of a string, except names that occur only before a dot."""
     names = {
         piece.name.lower()
-        for at, piece in enumerate(found)
-        if piece.is_name and not _starts_dotted_name(found, at)
+        for at, piece in enumerate(tokens)
+        if piece.is_name and not tokens.starts_dotted_name(at)
     }
-    strings = (piece.text.lower() for piece in found if piece.kind is Kind.STRING)
+    strings = (piece.text.lower() for piece in tokens if piece.kind is Kind.STRING)
     return frozenset(names.union(*(re.findall(r"\w+", text) for text in strings)))

@@ -328,16 +328,14 @@ class Analysis:
     def _in_wider_queries(self, body: str, block: Block) -> Iterator[str]:
         """``body`` by itself, then within each of the queries around it, whose columns it may name."""
         yield self._under_ctes(block.query.levels, body)
-        around = block.query.outer
-        while around is not None:
-            if around.source is not None:
+        for around in block.outward:
+            if around is not block and around.source is not None:
                 place, inner = self.statement.tokens.place, body
                 body = _keys_over(self._stubbed_text(place(around.source)), inner)
                 yield self._under_ctes(around.query.levels, body)
                 # Expressions in ON may name the right side of a SEMI or ANTI join.
                 each = [self._stubbed_text(place(relation)) for relation in around.relations]
                 yield self._under_ctes(around.query.levels, _keys_over(", ".join(each), inner))
-            around = around.query.outer
 
     def _under_ctes(self, levels: Sequence[Level], body: str) -> str:
         """``body`` below the WITHs that it can name: inner ones may hide outer ones of the same name."""

@@ -129,9 +129,9 @@ def comma_groups(found: Sequence[Piece]) -> Iterator[tuple[Piece | None, Sequenc
     yield comma, found[start:]
 
 
-def blanked(text: str, start: int, end: int) -> str:
-    """``text`` with ``text[start:end]`` turned into spaces, line ends kept, so that places stay true."""
-    return text[:start] + re.sub(r"[^\r\n]", " ", text[start:end]) + text[end:]
+def blanked(text: str, start: int, end: int, mark: str = " ") -> str:
+    """``text`` with ``text[start:end]`` turned into ``mark``s, line ends kept, so that places stay true."""
+    return text[:start] + re.sub(r"[^\r\n]", mark, text[start:end]) + text[end:]
 
 
 def quoted(name: str) -> str:

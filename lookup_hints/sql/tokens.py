@@ -105,6 +105,14 @@ class Tokens(tuple[Piece, ...]):
         """Whether the piece at ``index`` is there and is ``symbol``."""
         return 0 <= index < len(self) and self[index].is_symbol(symbol)
 
+    def is_name(self, index: int) -> bool:
+        """Whether the piece at ``index`` is there and is a name, in backquotes or not."""
+        return 0 <= index < len(self) and self[index].is_name
+
+    def starts_dotted_name(self, index: int) -> bool:
+        """Whether the piece at ``index`` is the first of a name with dots."""
+        return self.is_name(index) and self.is_dot(index + 1) and not self.is_symbol(index - 1, ".")
+
     def except_list(self, star: int) -> int | None:
         """Index of the parenthesis that closes ``EXCEPT (...)`` after the star at ``star``, or None."""
         has_list = self.is_word(star + 1, "EXCEPT") and self.is_symbol(star + 2, "(")
@@ -112,8 +120,7 @@ class Tokens(tuple[Piece, ...]):
 
     def names(self, index: int, name: str) -> bool:
         """Whether the piece at ``index`` is there, and is ``name`` in any case, in backquotes or not."""
-        piece = self.piece_at(index)
-        return piece is not None and piece.is_name and piece.name.lower() == name.lower()
+        return self.is_name(index) and self[index].name.lower() == name.lower()
 
     def places(self, text: str, first: int, last: int) -> Iterator[int]:
         """Indices from ``first`` to ``last`` of the pieces ``text``, in any case, in backquotes or not."""
@@ -177,8 +184,8 @@ class Tokens(tuple[Piece, ...]):
             last = self.closing(last + 1)
         while self.is_dot(last + 1):
             last += 2
-        name, following = self.piece_at(index + 1), self.piece_at(last + 1)
-        if name is None or not name.is_name:
+        following = self.piece_at(last + 1)
+        if not self.is_name(index + 1):
             return False
         # Elsewhere it is the name of a column, or stands before what is written: INSERT INTO TABLE t SELECT.
         is_end = following is None or following.text in (")", ";", "|>")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from lookup_hints.errors import OptionError, Problem, QueryError, Span
 from lookup_hints.spi.option_values import Conf, Place, Trigger, bad_value, in_force, options_at
 from lookup_hints.sql.cursor import Cursor, Unreadable
-from lookup_hints.sql.lexer import Kind, quoted
+from lookup_hints.sql.lexer import Kind, blanked, quoted
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut, Edit
 from lookup_hints.sql.tokens import Tokens
@@ -133,8 +132,7 @@ def shown_insert(text: SqlText) -> str:
         elif piece.is_word(*INSERTED_QUERY_WORDS) and not piece.is_word("WITH"):
             return shown
         elif inside and piece.kind in (Kind.STRING, Kind.UNCLOSED) and before.text not in ("(", ","):
-            stars = re.sub(r"[^\r\n]", "*", piece.text)
-            shown = shown[: piece.start] + stars + shown[piece.end :]
+            shown = blanked(shown, piece.start, piece.end, "*")
     return shown
 
 

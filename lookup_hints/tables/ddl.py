@@ -20,7 +20,7 @@ from lookup_hints.spi.option_values import hidden_keys
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import SECRET_HEADER, masked_text, secret_parts
 from lookup_hints.sql.cursor import Cursor, Unreadable
-from lookup_hints.sql.lexer import Kind, Piece, quoted, string_literal
+from lookup_hints.sql.lexer import Kind, Piece, blanked, quoted, string_literal
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.tokens import Tokens
 from lookup_hints.sql.with_options import ListedOption, option_lists, read_option_list
@@ -499,6 +499,5 @@ def _mask_values(text: SqlText, found: Tokens, secrets: Mapping[int, Sequence[tu
         is_plain = piece.kind in (Kind.WORD, Kind.NUMBER, Kind.QUOTED) and piece.end <= options_from
         if not (is_plain or piece.kind is Kind.SYMBOL or piece.start in keys):
             for start, end in secrets.get(piece.start, [(0, len(piece.text))]):
-                stars = re.sub(r"[^\r\n]", "*", piece.text[start:end])
-                shown = shown[: piece.start + start] + stars + shown[piece.start + end :]
+                shown = blanked(shown, piece.start + start, piece.start + end, "*")
     return shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from sqlglot import exp
 
@@ -42,22 +43,13 @@ class InnerNames:
         stands_inside = next(self._blocks_within(column, block), None) is not None
         if not stands_inside or self.is_inner(column, block):
             return False
-        around: Block | None = block
-        while around is not None and not self._may_have_column(around, column):
-            around = around.query.outer
-        return around is not None
+        return any(self._may_have_column(each, column) for each in block.outward)
 
     def _blocks_within(self, column: exp.Column, block: Block) -> Iterator[Block]:
         """The blocks between ``column`` and ``block``, from the inside."""
-        start = column.parts[0].meta.get("start")
-        inner = (
-            None
-            if start is None
-            else self.statement.structure.block_at(self.statement.tokens.index_at(start))
-        )
-        while inner is not None and inner is not block:
-            yield inner
-            inner = inner.query.outer
+        start, statement = column.parts[0].meta.get("start"), self.statement
+        inner = None if start is None else statement.structure.block_at(statement.tokens.index_at(start))
+        return iter(()) if inner is None else takewhile(lambda each: each is not block, inner.outward)
 
     def _may_have_column(self, block: Block, column: exp.Column) -> bool:
         parts = [part.name for part in column.parts]
@@ -93,7 +85,9 @@ class NameScope:
             self._by_alias.setdefault(alias, []).append(relation)
         self._has_views = block.views_last > -1
         self._has_outer = inner.statement.has_outer(block)
-        self._outer = tuple(_outer_relations(block))
+        self._outer = tuple(
+            each for around in block.outward if around is not block for each in around.relations
+        )
 
     def referred(self, tree: exp.Expr) -> Referred:
         """The references of ``tree``, including names that its subqueries do not resolve themselves."""
@@ -142,10 +136,3 @@ class NameScope:
             return set(self.relations)
         # Spark knows the name, so without an outer query it is a variable's.
         return unknown or (None if self._has_outer else set())
-
-
-def _outer_relations(block: Block) -> Iterator[Relation]:
-    around = block.query.outer
-    while around is not None:
-        yield from around.relations
-        around = around.query.outer

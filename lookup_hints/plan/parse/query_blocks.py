@@ -315,6 +315,14 @@ class Block:
                 yield pipe.join.right
 
     @property
+    def outward(self) -> Iterator[Block]:
+        """Itself, and the blocks around it whose names its expressions see, from the inside."""
+        around: Block | None = self
+        while around is not None:
+            yield around
+            around = around.query.outer
+
+    @property
     def everything(self) -> Iterator[Relation]:
         """Every relation of its FROM and pipes, those in parentheses with a name of their own too."""
         for chain in self.chains:

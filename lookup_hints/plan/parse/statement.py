@@ -284,6 +284,12 @@ class Statement(Remembering):
         aliases = filter(None, map(self.alias_of, block.relations))
         return Counter(each if case_sensitive else each.lower() for each in aliases)
 
+    def aliases_around(self, at: int) -> Iterator[tuple[str, Block]]:
+        """The aliases that the piece at ``at`` may mean, with their blocks, from the inside."""
+        block = self.structure.block_at(at)
+        for each in () if block is None else block.outward:
+            yield from ((alias, each) for alias in map(self.alias_of, each.relations) if alias)
+
     def named_in(self, block: Block, name: str, alias: str) -> Iterator[int]:
         """Indices of the pieces ``name`` in ``block``, but for those behind the alias of another relation."""
         found = self._by_qualifier((block, name.lower()))
