@@ -79,7 +79,10 @@ def plan(text: SqlText, hints: tuple[LookupHint, ...], context: Context) -> Look
         planned = _plan_in_rounds(facts, _starting_decisions(facts))
     except RecursionError:
         raise _nested_too_deeply(statement) from None
-    except (LookupError, AttributeError, StopIteration, AssertionError) as error:
+    except (LookupError, AttributeError, StopIteration, AssertionError, RuntimeError) as error:
+        # A StopIteration inside a generator comes as a plain RuntimeError; those of PySpark are subclasses.
+        if isinstance(error, RuntimeError) and type(error) is not RuntimeError:
+            raise
         raise InternalError(
             f"the planner failed ({type(error).__name__}: {error}); please report this with the statement"
         ) from error

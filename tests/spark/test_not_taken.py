@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -56,12 +56,28 @@ def test_what_is_to_be_asked_is_refused_with_sparks_reason(twins: Twins) -> None
     assert "please report" not in str(caught.value)
 
 
+def a_generator_without_a_value() -> Iterator[object]:
+    yield next(iter(()))
+
+
+@pytest.mark.parametrize(
+    ("fail", "shown"),
+    [
+        (lambda: {}["x"], "KeyError: 'x'"),
+        (lambda: list(a_generator_without_a_value()), "RuntimeError: generator raised StopIteration"),
+    ],
+    ids=["key", "generator"],
+)
 def test_a_planner_that_fails_is_logged_and_counted_though_the_table_is_read(
-    twins: Twins, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    fail: Callable[[], object],
+    shown: str,
+    twins: Twins,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail_at_asking(facts: Facts, *arguments: Any) -> Any:
         if not facts.context.read_because:
-            raise KeyError("x")
+            fail()
         return find_lookups(facts, *arguments)
 
     monkeypatch.setattr(planner, "find_lookups", fail_at_asking)
@@ -72,3 +88,4 @@ def test_a_planner_that_fails_is_logged_and_counted_though_the_table_is_read(
     assert twins.session.run(prepared).count() == 1
     assert failures.count == before + 1
     assert "Statement at line 12: its lookup tables are read whole, because the planner failed" in caplog.text
+    assert shown in caplog.text
