@@ -63,7 +63,7 @@ def a_generator_without_a_value() -> Iterator[object]:
 @pytest.mark.parametrize(
     ("fail", "shown"),
     [
-        (lambda: {}["x"], "KeyError: 'x'"),
+        (lambda: {"y": 1}["x"], "KeyError: 'x'"),
         (lambda: list(a_generator_without_a_value()), "RuntimeError: generator raised StopIteration"),
     ],
     ids=["key", "generator"],
