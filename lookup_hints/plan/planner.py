@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from difflib import get_close_matches
 
 from lookup_hints.errors import HintError, InternalError, Problem, UnsupportedLookup, nearest
 from lookup_hints.hints.hint_comments import LookupHint
@@ -33,9 +34,10 @@ from lookup_hints.plan.session_interface import Context
 from lookup_hints.plan.system_time import check_times
 from lookup_hints.plan.table_use import CannotBeAsked, NotReadEither, TableUse
 from lookup_hints.plan.write.spark_sql import edits_of, rebalanced
-from lookup_hints.sql.lexer import Kind
+from lookup_hints.sql.lexer import Kind, Piece
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut, spliced
+from lookup_hints.sql.words import JOIN_WORDS, NEVER_ALIASES
 
 
 def mentions_lookup(text: SqlText, is_lookup: Callable[[str], object]) -> bool:
@@ -75,6 +77,7 @@ def plan(text: SqlText, hints: tuple[LookupHint, ...], context: Context) -> Look
             return LookupPlan(text, facts.analysis.over_stubs())
         output = facts.output  # Spark's errors come first
         _check_names_were_read(statement)
+        _refuse_misspelt_joins(statement)
         notes, warnings = check_times(statement, facts.analysis, context)
         planned = _plan_in_rounds(facts, _starting_decisions(facts))
     except RecursionError:
@@ -247,6 +250,36 @@ def _check_names_were_read(statement: Statement) -> None:
                     statement.span(Cut(piece.start, piece.end)),
                 )
             )
+
+
+_AS_CLOSE = 0.75
+
+
+# Spark refuses these: no join word is an alias, and only a join or a clause follows an alias.
+def _refuse_misspelt_joins(statement: Statement) -> None:
+    """Refuse ``o LEFT JOINN c`` and ``o JION c``, which the reader of FROM takes for its end."""
+    tokens, structure = statement.tokens, statement.structure
+    aliases = {relation.alias_at for _, relation in structure.relations}
+    for block in structure.blocks:
+        chains = [*block.chains, *(each.chain for each in block.everything if each.chain is not None)]
+        for start in (*(chain.last + 1 for chain in chains), *(pipe.first + 1 for pipe in block.pipes)):
+            at = start
+            while tokens.is_word(at, *JOIN_WORDS):
+                at += 1
+            # In FROM o JION c it is read as the alias of o.
+            may_be_alias = start - 1 in aliases and not tokens.is_word(start - 2, "AS")
+            is_followed = tokens.is_name(start) and not tokens.is_word(start, *NEVER_ALIASES)
+            for place in (at, start - 1) if may_be_alias and is_followed else (at,):
+                if place < block.query.last and _is_nearly_join(tokens[place]):
+                    span = statement.span(tokens.cut(place, place))
+                    message = f"A join cannot begin with {tokens[place].text!r}."
+                    raise UnsupportedLookup(Problem(message, span, "Did you mean JOIN?"))
+
+
+def _is_nearly_join(piece: Piece) -> bool:
+    word = piece.text.upper()
+    is_near = piece.kind is Kind.WORD and bool(get_close_matches(word, ["JOIN"], cutoff=_AS_CLOSE))
+    return is_near and word != "JOIN"
 
 
 def _nested_too_deeply(statement: Statement) -> UnreadableStatement:

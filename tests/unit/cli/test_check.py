@@ -64,6 +64,45 @@ def test_columns_that_are_not_there(query: str, mistakes: list[str]) -> None:
 @pytest.mark.parametrize(
     "query",
     [
+        "SELECT * FROM o LEFT ~JOINN c AS d ON d.id = o.id",
+        "SELECT * FROM o left outer ~jion c ON c.id = o.id",
+        "SELECT /*+ LOOKUP('table' = 'd') */ * FROM o p ~JION c AS d ON d.id = p.id",
+        "SELECT * FROM o ~JION c ON c.id = o.id",
+        "SELECT * FROM o AS p NATURAL ~JON c",
+        "SELECT * FROM (o CROSS ~JOINN c) WHERE o.id = c.id",
+        "SELECT * FROM a, o RIGHT ~JOINS c d USING (id)",
+        "SELECT * FROM x WHERE EXISTS (SELECT 1 FROM o JOIN y USING (id) INNER ~JIN c USING (id))",
+        "FROM o |> LEFT ~JOINT c ON c.id = o.id",
+        "INSERT INTO t SELECT * FROM o LEFT ANTI ~JOINI c ON c.id = o.id",
+    ],
+)
+def test_a_join_that_is_spelt_wrong(query: str) -> None:
+    at, text = query.index("~"), query.replace("~", "")
+    word = text[at:].split()[0]
+    assert found(text) == [f"2:{at + 1} A join cannot begin with {word!r}. Did you mean JOIN?"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT joins.id FROM o joins JOIN c ON c.id = joins.id",
+        "SELECT joins.id FROM o joins, c join1 WHERE join1.id = joins.id",
+        "SELECT joins.id FROM o AS joins LEFT JOIN c AS join2 ON join2.id = joins.id ORDER BY 1",
+        "SELECT p.id FROM joint p JOIN c ON p.id = c.id AND p.joins DIV c.id > 0",
+        "SELECT p.id AS joins FROM o p JOIN c joins LATERAL VIEW explode(p.xs) joins AS x",
+        "SELECT left joins, right FROM o p JOIN c ON c.id = p.left",
+        "FROM o joins |> JOIN c ON c.id = joins.id |> AS joins",
+        "BEGIN FOR r AS SELECT c.id FROM c joins DO SELECT 1; END FOR; END",
+        "FROM o joins INSERT INTO t SELECT 1 INSERT INTO u SELECT c.id FROM c",
+    ],
+)
+def test_names_that_are_nearly_join(query: str) -> None:
+    assert not [each for each in found(query) if "A join cannot" in each]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
         "SELECT C.NAME, c.*, o.c.nam, c.name.field FROM o JOIN c ON o.id = c.id",
         "SELECT o.id FROM o JOIN c ON o.id = c.id WHERE EXISTS (SELECT 1 FROM d AS c WHERE c.nope = 1)",
         "SELECT x.a, x.b FROM o JOIN c AS x(a, b) ON o.id = x.a",
