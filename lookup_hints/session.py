@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from html import escape
+from statistics import median
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -24,7 +25,8 @@ from lookup_hints.driver.scan_views import SCAN_PREFIX, unread_frame
 from lookup_hints.driver.spark_names import why_not_read_by_frames
 from lookup_hints.driver.spark_versions import is_pipeline
 from lookup_hints.driver.statement_scope import Args, StatementScope, state_of
-from lookup_hints.errors import QueryError, counted
+from lookup_hints.errors import Problem, QueryError, counted
+from lookup_hints.estimate.report import StatementEstimate
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.prometheus import LOOPBACK, MetricsServer, serve
@@ -237,7 +239,12 @@ class LookupSession:
         joined = frame_join.frame_join(df, connector, request, case_sensitive)
         scope = scope.over({frame_join.LEFT: joined.frame}).with_table(connector, joined.hint)
         result = Statements(scope).sql(joined.text)
-        return result.drop(*joined.private) if joined.private else result
+        if not joined.private:
+            return result
+        public = result.drop(*joined.private)
+        if result in self._state.estimates:
+            self._state.estimates[public] = self._state.estimates[result]
+        return public
 
     def read(self, table: str) -> DataFrame:
         """A lookup table as a DataFrame that reads it whole, again at each action.
@@ -276,6 +283,34 @@ class LookupSession:
             except QueryError as error:
                 frame = unread(" ".join(str(replace(each, at=None)) for each in error.problems))
         return mark_frame(frame, FrameOfTable(name, join, unread))
+
+    def estimate(
+        self, query: str | DataFrame, args: Args = None, *, sample: float | None = None, line: int = 1
+    ) -> StatementEstimate:
+        """What the lookups of a query will cost: left rows, keys, requests, time and price.
+
+        Runs the left sides of its lookup joins and counts them. Makes no lookup. What cannot be known before
+        the query runs is UNKNOWN, with its bounds.
+
+        Args:
+            query: a statement, or a DataFrame that ``sql`` or ``lookup_join`` of this session gave.
+            args: values of the statement's parameter markers.
+            sample: the share of left rows to count, such as 0.01; figures are ranges then.
+            line: where the statement begins in its file.
+
+        Raises:
+            QueryError: the DataFrame is another one, or the query is a stream.
+
+        Examples:
+            >>> session.estimate("SELECT o.id, c.name FROM orders o JOIN customers c ON c.id = o.customer_id")
+        """
+        if isinstance(query, str):
+            return self._statements.estimate(query, args, sample, line)
+        estimate = self._state.estimates.get(query)
+        if estimate is None:
+            tip = "Estimate what session.sql or session.lookup_join gave, or the text of a statement."
+            raise QueryError(Problem("No lookup join of this session made this DataFrame.", tip=tip))
+        return estimate(sample)
 
     def run_script(self, path_or_text: str | os.PathLike[str], args: Args = None) -> list[DataFrame]:
         """Run each statement of a script; one DataFrame for each, lazy where Spark's are.
@@ -375,7 +410,10 @@ class LookupSession:
         named = [ExaminedTable(scope.table(each)) if isinstance(each, str) else each for each in tables]
         given = {name: str(value) for name, value in (key or {}).items()}
         examined = named or [ExaminedTable(table) for table in self.tables()]
-        return examine(scope, examined, given=given, timeout=timeout, joins=joins)
+        report = examine(scope, examined, given=given, timeout=timeout, joins=joins)
+        timed = [(each.table.lower(), each.check.seconds) for each in report.findings if each.check.seconds]
+        self._state.doctor_seconds.update({table: median(seconds) for table, seconds in timed})
+        return report
 
     def serve_metrics(self, port: int, host: str = LOOPBACK, *, flink_names: bool = False) -> MetricsServer:
         """Serve ``metrics`` to Prometheus from this driver, until the server is stopped.

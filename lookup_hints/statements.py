@@ -58,7 +58,9 @@ _OURS = re.compile(
 )
 _SET = re.compile(r"\s*SET\s+(['\"`]?)(?P<key>[\w.-]+)\1\s*=\s*(?P<value>.*)", re.IGNORECASE | re.DOTALL)
 _SECURITY = "lookup.security."
-_MODES = ("EXTENDED", "CODEGEN", "COST", "FORMATTED")
+ESTIMATE = "estimate"
+"""The mode of EXPLAIN that counts left sides, and is not Spark's."""
+_MODES = ("EXTENDED", "CODEGEN", "COST", "FORMATTED", "ESTIMATE")
 
 
 def own_setting(text: SqlText) -> tuple[str, str] | None:

@@ -44,14 +44,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cache": {*BASE, "engine", "metrics", "process"},
     "cache.store": set(),
     "worker": {*BASE, "cache", "engine", "limits", "metrics", "process"},
+    "estimate": {*BASE, "engine", "metrics"},
     "streaming": {*BASE, "metrics"},
     "statements": {*BASE, "tables", "streaming"},
     "dataframe": {*BASE, "hints"},
     "driver": {
         *(*BASE, "tables", "hints", "plan", "worker", "process", "metrics", "streaming", "statements"),
-        "dataframe",
+        *("dataframe", "estimate"),
     },
-    "session": {*BASE, "tables", "metrics", "streaming", "statements", "dataframe", "driver"},
+    "session": {*BASE, "tables", "metrics", "streaming", "statements", "dataframe", "estimate", "driver"},
     "async_function": {*BASE, "tables", "dataframe", "session"},
     "runs": {*BASE, "plan", "metrics", "statements", "streaming", "driver", "session"},
     "cli": {

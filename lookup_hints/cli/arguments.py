@@ -125,6 +125,7 @@ def parser() -> argparse.ArgumentParser:
     _add_spark_options(run)
     add_showing_options(run)
     _add_result_options(run)
+    _add_estimate_options(run)
     add_metrics_options(run)
 
     shell = commands.add_parser("shell", help="run statements as you type them", description=_SHELL)
@@ -258,6 +259,20 @@ def _add_result_options(command: argparse.ArgumentParser) -> None:
     command.set_defaults(rows=None)
 
 
+def _add_estimate_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--estimate",
+        action="store_true",
+        help="show what the lookups of each query will cost, and make none: only their left sides run",
+    )
+    command.add_argument(
+        "--sample",
+        type=_parse_share,
+        metavar="SHARE",
+        help="with --estimate: count this share of the left rows, such as 1%%; figures are ranges then",
+    )
+
+
 METRICS_OPTIONS = {"--metrics-port": True, "--metrics-names": True}
 """Our options, and whether each takes a value."""
 
@@ -290,6 +305,18 @@ def _row_count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"a number of rows from 0 is needed, not {text!r}")
     return int(text)
+
+
+def _parse_share(text: str) -> float:
+    """``1%`` or ``0.01``."""
+    number = text.strip().removesuffix("%")
+    try:
+        share = float(number) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"a share such as 1% or 0.01 is needed, not {text!r}")
+    return share
 
 
 def _parse_address(text: str) -> MetricsAddress:

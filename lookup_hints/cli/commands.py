@@ -21,7 +21,14 @@ from lookup_hints.cli.result_formats import TABLE
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.runs.start import SparkStart, await_server, on_terminal
 from lookup_hints.runs.statement_run import failure
-from lookup_hints.statements import Setting, SparkStatement, StatementKind, read_script, read_statement
+from lookup_hints.statements import (
+    ScriptStatement,
+    Setting,
+    SparkStatement,
+    StatementKind,
+    read_script,
+    read_statement,
+)
 from lookup_hints.tables.ddl import CreateLookupTable
 from lookup_hints.version import __version__
 
@@ -68,6 +75,10 @@ def _run_script(options: argparse.Namespace) -> int:
     script = _read_script(options)
     if not script.statements:
         return _nothing_to_do(script.file)
+    if options.estimate:
+        return _estimate_script(options, script)
+    if options.sample is not None:
+        raise WrongUse("--sample belongs to --estimate")
     job.check_metrics(options)
     with (
         _choose_output(options) as showing,
@@ -75,6 +86,15 @@ def _run_script(options: argparse.Namespace) -> int:
         job.serving_metrics(session, options),
     ):
         return job.run(session, script, showing)
+
+
+def _estimate_script(options: argparse.Namespace, script: job.Script) -> int:
+    with _open_session(options, script) as session:
+
+        def estimate(statement: ScriptStatement) -> object:
+            return session.estimate(statement.text, script.params, sample=options.sample, line=statement.line)
+
+        return _show_without_running(session, script, estimate)
 
 
 _FEW_ROWS = 20
@@ -131,10 +151,15 @@ def _explain_script(options: argparse.Namespace) -> int:
     if not script.statements:
         return _nothing_to_do(script.file)
     with _open_session(options, script) as session:
-        return _explain_all(session, script)
+        return _show_without_running(
+            session, script, lambda each: session.explain(each.text, script.params, line=each.line)
+        )
 
 
-def _explain_all(session: LookupSession, script: job.Script) -> int:
+def _show_without_running(
+    session: LookupSession, script: job.Script, show: Callable[[ScriptStatement], object]
+) -> int:
+    """Run the statements that later ones need, and print what ``show`` gives for each other one."""
     for number, statement in enumerate(script.statements, 1):
         if len(script.statements) > 1:
             print(f"\n{job.head_of(statement, number, len(script.statements))}", flush=True)
@@ -142,7 +167,7 @@ def _explain_all(session: LookupSession, script: job.Script) -> int:
             if _is_setup(read_statement(statement.text)):
                 session.sql(statement.text, script.params)
             else:
-                print(session.explain(statement.text, script.params, line=statement.line))
+                print(show(statement), flush=True)
         except Exception as error:
             said = failure(statement, error)
             print(f"\nerror in the statement at line {statement.line}: {said}", file=sys.stderr)

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from lookup_hints.dataframe.frames_in_text import named_frames, variables_refused
 from lookup_hints.driver.attempts import Answer, first_that_works
+from lookup_hints.driver.estimate_lookups import check_admission, estimate_lookups
 from lookup_hints.driver.invalidation import invalidation_spec, keys_of
 from lookup_hints.driver.parse_and_plan import Prepared, prepare, prepare_stream, read, transport_of
 from lookup_hints.driver.run_query import check_taken, register, run_query
 from lookup_hints.driver.spark_names import without_own_views
 from lookup_hints.driver.statement_scope import Args, StatementScope
 from lookup_hints.errors import Problem, QueryError
+from lookup_hints.estimate.report import StatementEstimate
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.readable_summary import Measured, facts_of, seconds_text, what_mattered
@@ -28,7 +30,7 @@ from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.spi.secrets import masked_text
 from lookup_hints.sql.lexer import quoted, string_literal
 from lookup_hints.sql.sql_text import SqlText
-from lookup_hints.statements import Explain, Setting, SparkStatement
+from lookup_hints.statements import ESTIMATE, Explain, Setting, SparkStatement
 from lookup_hints.streaming.insert import StreamInsert, read_insert
 from lookup_hints.streaming.sinks import sink_without_table
 from lookup_hints.streaming.streams import Preparation
@@ -79,6 +81,9 @@ class Statements:
             self.scope.state.names.update(self.scope)  # it may say that no table is read
             return self.scope.rows("key STRING, value STRING", [(statement.key, statement.value)])
         if isinstance(statement, Explain):
+            if statement.mode == ESTIMATE:
+                found = self.estimate(statement.text, prepared.args, line=prepared.line)
+                return self.scope.rows("estimate STRING", [(str(found),)])
             inner = self.prepare(statement.text, prepared.args)
             if isinstance(inner.statement, SparkStatement) and inner.plan is None:
                 return self.scope.sql(prepared.text, prepared.args)
@@ -97,6 +102,25 @@ class Statements:
         if isinstance(prepared.statement, Explain):
             prepared = self.prepare(prepared.statement.text, args, line=line)
         return self._attempt(prepared, lambda each: self._explain_attempt(each, mode))
+
+    def estimate(
+        self, text: str, args: Args = None, sample: float | None = None, line: int = 1
+    ) -> StatementEstimate:
+        """What the lookups of one statement will cost, which begins at ``line`` of its file."""
+        prepared = self.prepare(text, args, line=line)
+        if isinstance(prepared.statement, Explain):
+            prepared = self.prepare(prepared.statement.text, args, line=line)
+        return self._attempt(prepared, lambda each: self._estimate_attempt(each, sample))
+
+    def _estimate_attempt(self, prepared: Prepared, sample: float | None) -> StatementEstimate:
+        if isinstance(prepared.statement, StreamInsert):
+            message = "A stream has no end up to which its left side could be counted."
+            tip = "Start it, and look at session.streams: each batch has its figures."
+            raise QueryError(Problem(message, tip=tip))
+        if prepared.plan is not None:
+            register(prepared.plan, self.scope)
+            check_taken(prepared, self.scope)
+        return estimate_lookups(prepared, self.scope, sample)
 
     def _attempt(self, prepared: Prepared, use: Callable[[Prepared], Answer]) -> Answer:
         """The result of ``use`` for the first attempt at the statement that succeeds."""
@@ -118,7 +142,11 @@ class Statements:
     def _run_attempt(self, prepared: Prepared) -> DataFrame:
         if isinstance(prepared.statement, StreamInsert):
             return start_stream(prepared, prepared.statement, self.scope)
-        return run_query(prepared, self.scope)
+        check_admission(prepared, self.scope)
+        frame = run_query(prepared, self.scope)
+        if prepared.plan is not None:
+            self.scope.state.estimates[frame] = lambda sample: self._estimate_attempt(prepared, sample)
+        return frame
 
     def _explain_attempt(self, prepared: Prepared, mode: str) -> str:
         if isinstance(prepared.statement, Ddl):

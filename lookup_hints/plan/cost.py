@@ -100,6 +100,13 @@ def files_of(explained: str) -> dict[str, float]:
     return {node.text: node.size or 0.0 for node in nodes if _FILES.fullmatch(node.text)}
 
 
+def bytes_of(explained: str) -> float | None:
+    """The bytes that Spark thinks a query has at most; None if it does not say."""
+    section = _SECTION.search(explained)
+    first = None if section is None else next(_parse_nodes(section[1]), None)
+    return None if first is None else first.size
+
+
 def _parse_nodes(plan: str) -> Iterator[_Node]:
     """The operators; lines without statistics are skipped: they are physical plans of cached relations."""
     for line in plan.splitlines():

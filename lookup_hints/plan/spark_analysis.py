@@ -183,6 +183,23 @@ class Analysis:
         every = rows if left.is_query else f"SELECT * FROM {rows}"  # noqa: S608 (the user's own text)
         return self._under_ctes(block.query.levels, every)
 
+    def selecting(
+        self, block: Block, left: LeftSide, wanted: Sequence[str], conditions: Sequence[Fragment]
+    ) -> str:
+        """A query for ``wanted`` of the rows of a left side in ``block`` that meet ``conditions``."""
+        assert left.at is not None, "the left side of a join is a part of the text"
+        rows, listed = self._stubbed_text(left.at), ", ".join(wanted)
+        met = " AND ".join(f"({self.text_over_stubs(each)})" for each in conditions)
+        if left.is_query:
+            where = f" |> WHERE {met}" if met else ""
+            return self._under_ctes(block.query.levels, f"{rows}{where} |> SELECT {listed}")
+        where = f" WHERE {met}" if met else ""
+        return self._under_ctes(block.query.levels, f"SELECT {listed} FROM {rows}{where}")  # noqa: S608
+
+    def text_over_stubs(self, part: Fragment) -> str:
+        """``part`` of the statement's text, with stubs for lookup tables in it."""
+        return part if isinstance(part, str) else self._stubbed_text(part)
+
     def asking_rows(self, question: KeyQuestion) -> str:
         """A query with a row for each row of the left side of ``question``, which is a part of the text.
 

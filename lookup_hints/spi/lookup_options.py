@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lookup_hints.spi.option_values import (
+    AMOUNT,
     BOOLEAN,
     DURATION,
     FOLDER,
@@ -268,6 +269,24 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         integer(1),
         "Requests of one statement, in the whole cluster; one more fails the statement.",
         places=_EVERYWHERE,
+    ),
+    _lookup_option(
+        "admission",
+        choice("off", "warn", "refuse"),
+        "Before a statement runs, count its left sides: warn or refuse if it surely needs more requests than"
+        " max-requests.",
+        default="off",
+        places=_TABLE_AND_SESSION,
+    ),
+    _lookup_option(
+        "price-per-request",
+        AMOUNT,
+        "What one request costs, in a currency of your choice: EXPLAIN ESTIMATE gives the sum.",
+    ),
+    _lookup_option(
+        "price-per-row",
+        AMOUNT,
+        "What one row that the source returns costs, in the same currency.",
     ),
     _lookup_option(
         "scan.partitions",

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import time
+from decimal import Decimal, InvalidOperation
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -76,6 +77,16 @@ def _parse_size(text: str) -> int:
     if size < 1:
         raise ValueError("it must be at least 1 byte")
     return size
+
+
+def _parse_amount(text: str) -> Decimal:
+    try:
+        amount = Decimal(text.strip())
+    except InvalidOperation:
+        raise ValueError("write an amount, as in '0.005'") from None
+    if not amount.is_finite() or amount < 0:
+        raise ValueError("it must be a finite amount of at least 0")
+    return amount
 
 
 def _parse_boolean(text: str) -> bool:
@@ -229,6 +240,8 @@ def _time_of_day(text: str) -> time:
 
 
 BOOLEAN = OptionType("boolean", _parse_boolean, ("true", "false"))
+AMOUNT = OptionType("amount", _parse_amount)
+"""An exact decimal number, such as a price."""
 DURATION = OptionType("duration", _parse_duration)
 SIZE = OptionType("size", _parse_size)
 DURATION_OR_ZERO = OptionType("duration", lambda text: _parse_duration(text, 0.0))

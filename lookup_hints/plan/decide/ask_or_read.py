@@ -209,7 +209,7 @@ def _certain_left(joins: Sequence[FoundJoin], join: FoundJoin) -> LeftSide | Non
     Spark pushes conditions below a lookup join, also those of outer queries and those that it infers from
     equalities. So the only conditions allowed are on non-key columns of the lookup table.
     """
-    if _is_filtered(joins, join) or _is_filtered_around(join.use.statement, join.home):
+    if _is_filtered(joins, join) or is_filtered_around(join.use.statement, join.home):
         return None
     asked = {each.use.relation for each in joins if each.home is join.home}
     others = [relation for relation in join.home.relations if relation not in asked]
@@ -219,12 +219,12 @@ def _certain_left(joins: Sequence[FoundJoin], join: FoundJoin) -> LeftSide | Non
         left = LeftSide(join.use.statement.tokens.cut(others[0].first, others[0].last))
     else:
         left = join.left_side(join.use.statement)
-    return None if left.at is None or _holds_lookups(join.use.statement, join.home, left.at) else left
+    return None if left.at is None or holds_lookups(join.use.statement, join.home, left.at) else left
 
 
 # Other lookup tables are empty stubs to Spark here: an inner join with one makes all of it empty.
 # (docs/decisions/0153)
-def _holds_lookups(statement: Statement, block: Block, part: Cut) -> bool:
+def holds_lookups(statement: Statement, block: Block, part: Cut) -> bool:
     """Whether the part, or a CTE that it may name, holds a lookup table: Spark sees an empty one there."""
     parts = [part, *(cte.at for level in block.query.levels for cte in level)]
     places = [statement.pieces[use.index].start for use in statement.uses]
@@ -258,7 +258,7 @@ def _may_be_pushed(join: FoundJoin, conjunct: Conjunct) -> bool:
     return not named or bool(named & {key.column for key in keys})
 
 
-def _is_filtered_around(statement: Statement, block: Block) -> bool:
+def is_filtered_around(statement: Statement, block: Block) -> bool:
     """Whether a HAVING, a LIMIT or a query around the block may take rows of it away."""
     while not _has_having(statement, block):
         query = block.query

@@ -199,8 +199,8 @@ def _found_rows(join: LookupJoin) -> Text:
     return rows
 
 
-def _function_call(join: LookupJoin) -> Text:
-    """The call of the lookup function.
+def key_arguments(join: LookupJoin) -> list[Text]:
+    """The keys of the lookup, and the value that it compares with the ordered column, if any.
 
     A condition on the left alone goes into the key, as a NULL key is never looked up. (Around the call it
     would save nothing: Spark evaluates Python functions before any CASE or IF around them.)
@@ -216,6 +216,12 @@ def _function_call(join: LookupJoin) -> Text:
         conditions = tuple(joined([("(", each.at, ")") for each in join.conditions.left_only], " AND "))
         # Around each of them: a key that fails is not to be computed either.
         arguments = [("if(", *conditions, ", ", *argument, ", NULL)") for argument in arguments]
+    return arguments
+
+
+def _function_call(join: LookupJoin) -> Text:
+    """The call of the lookup function."""
+    arguments = key_arguments(join)
     if join.function.packed:
         names = join.function.argument_schema.names
         named = [(f"{text_value(name)}, ", *each) for name, each in zip(names, arguments, strict=True)]

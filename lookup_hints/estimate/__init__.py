@@ -1,0 +1,1 @@
+"""What lookups will cost before they run: arithmetic over counted keys, and how it is shown; pure."""

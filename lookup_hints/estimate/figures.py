@@ -1,0 +1,200 @@
+"""The arithmetic of an estimate: keys of windows -> requests, seconds and money. Pure.
+
+A figure that is not known is UNKNOWN; what is known of its bounds is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import accumulate, takewhile
+
+from lookup_hints.engine.adaptive_batch_size import (
+    CAREFUL_GROWTH,
+    FEWEST_KEYS,
+    FIRST_KEYS,
+    GROWTH,
+    LARGEST_ROWS,
+    SLOW_SECONDS,
+    window_sizes,
+)
+
+UNKNOWN = "UNKNOWN"
+LARGEST_WINDOW = LARGEST_ROWS
+HYPERLOGLOG_ERROR = 0.05
+"""Five times the standard error that Spark's HyperLogLog is asked for."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number that is known exactly, or between two bounds.
+
+    Args:
+        least: no less; 0 where nothing is known.
+        most: no more; None where nothing bounds it.
+        likely: the measured value between the bounds; None where there is none.
+    """
+
+    least: float
+    most: float | None
+    likely: float | None = None
+
+    @classmethod
+    def exactly(cls, value: float) -> Figure:
+        return cls(value, value, value)
+
+    @property
+    def is_exact(self) -> bool:
+        return self.least == self.most
+
+    def __add__(self, other: Figure) -> Figure:
+        most = None if self.most is None or other.most is None else self.most + other.most
+        both = self.likely is not None and other.likely is not None
+        return Figure(
+            self.least + other.least, most, (self.likely or 0) + (other.likely or 0) if both else None
+        )
+
+    def at_most(self, most: float) -> Figure:
+        """This figure with what else bounds it from above, where nothing bounds it from below."""
+        return Figure(0, most if self.most is None else min(self.most, most))
+
+    def scaled(self, factor: float) -> Figure:
+        most = None if self.most is None else self.most * factor
+        return Figure(self.least * factor, most, None if self.likely is None else self.likely * factor)
+
+
+@dataclass(frozen=True)
+class WindowKeys:
+    """What one window of a task holds.
+
+    Args:
+        rows: its rows.
+        asking: rows among them whose key has no NULL.
+        keys: distinct keys among these.
+    """
+
+    rows: int
+    asking: int
+    keys: int
+
+
+def window_bounds(*, is_careful: bool) -> list[int]:
+    """The row of a task, from 0, at which its second, third, ... window begins; then all are equally large.
+
+    >>> window_bounds(is_careful=False)
+    [1024, 9216, 74752]
+    """
+    sizes = window_sizes(CAREFUL_GROWTH if is_careful else GROWTH)
+    return list(accumulate(takewhile(lambda rows: rows < LARGEST_ROWS, sizes)))
+
+
+def keys_of_windows(windows: Sequence[WindowKeys], *, is_approximate: bool, is_stable: bool) -> Figure:
+    """The keys that are asked: distinct within each window of a task.
+
+    Args:
+        windows: the windows as they were counted.
+        is_approximate: whether distinct keys were counted by HyperLogLog.
+        is_stable: whether the run will cut the same windows; a shuffle may cut others.
+    """
+    asking = sum(each.asking for each in windows)
+    keys = sum(min(each.keys, each.asking) for each in windows)
+    error = HYPERLOGLOG_ERROR if is_approximate else 0.0
+    if is_stable:
+        return Figure(math.floor(keys * (1 - error)), min(asking, math.ceil(keys * (1 + error))), keys)
+    fewest = max((min(each.keys, each.asking) for each in windows), default=0)
+    return Figure(math.floor(fewest * (1 - error)), asking, keys)
+
+
+def requests_of_windows(
+    windows: Sequence[WindowKeys], keys: Figure, *, batch_size: int, seconds: float | None
+) -> Figure:
+    """The requests for ``keys``, which no request takes from two windows; retries are not counted.
+
+    Their size adapts: it begins at ``FIRST_KEYS``, and falls only where an answer takes over a second.
+
+    Args:
+        windows: the windows as they were counted.
+        keys: the keys that are asked.
+        batch_size: the most keys in one request; 1 where each key is a request of its own.
+        seconds: what an answer took until now; None where none was seen.
+    """
+    if batch_size == 1:
+        return keys
+    is_quick = seconds is not None and seconds < SLOW_SECONDS
+    smallest = min(FIRST_KEYS if is_quick else FEWEST_KEYS, batch_size)
+    found = [min(each.keys, each.asking) for each in windows]
+    counted = sum(found)
+    if not counted:
+        return keys if keys.is_exact else Figure(0, keys.most)
+    fewest, most = (sum(-(-each // size) for each in found) for size in (batch_size, smallest))
+    if keys.is_exact and keys.least == counted:
+        return Figure(fewest, most, fewest if fewest == most else None)
+    # Windows are cut elsewhere, or some keys are not asked: a request holds no more than it can, nor none.
+    least = math.ceil(keys.least / batch_size)
+    bound = None if keys.most is None else min(keys.most, math.ceil(most * max(1.0, keys.most / counted)))
+    return Figure(least, bound)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast requests may go, over all tasks.
+
+    Args:
+        rate: requests per second, at most; None without a limit.
+        in_flight: requests at once, at most; None where that is not known.
+        seconds: what one request takes; None where none was seen.
+    """
+
+    rate: float | None = None
+    in_flight: int | None = None
+    seconds: float | None = None
+
+
+def seconds_of(requests: Figure, pace: Pace) -> Figure | None:
+    """How long the requests take at this pace; None where neither a rate nor a latency is known."""
+    if pace.rate is None and pace.seconds is None:
+        return None
+    least, most = 0.0, requests.most
+    if pace.rate is not None:
+        least = requests.least / pace.rate
+    if pace.seconds is not None and pace.in_flight is not None:
+        least = max(least, math.ceil(requests.least / pace.in_flight) * pace.seconds)
+    if most is None or pace.seconds is None:
+        return Figure(least, None)
+    # One task, with one request after the other.
+    slowest = max(most * pace.seconds, 0.0 if pace.rate is None else most / pace.rate)
+    return Figure(least, slowest)
+
+
+@dataclass(frozen=True)
+class Money:
+    """An amount between two bounds; ``most`` None: nothing bounds it. It has the unit of the price."""
+
+    least: Decimal
+    most: Decimal | None
+
+    def __add__(self, other: Money) -> Money:
+        most = None if self.most is None or other.most is None else self.most + other.most
+        return Money(self.least + other.least, most)
+
+
+def money_of(
+    requests: Figure, rows: Figure, per_request: Decimal | None, per_row: Decimal | None
+) -> Money | None:
+    """What the requests and the rows found cost; None without a price."""
+    prices = [
+        (figure, price) for figure, price in ((requests, per_request), (rows, per_row)) if price is not None
+    ]
+    if not prices:
+        return None
+    bounds = [figure.most if price else 0 for figure, price in prices]
+    counts = zip(bounds, prices, strict=True)
+    most = None if None in bounds else sum_of((each or 0, price) for each, (_, price) in counts)
+    return Money(sum_of((figure.least, price) for figure, price in prices), most)
+
+
+def sum_of(amounts: Iterable[tuple[float, Decimal]]) -> Decimal:
+    """The sum of whole numbers of things at their prices."""
+    return sum((Decimal(int(count)) * price for count, price in amounts), Decimal(0))

