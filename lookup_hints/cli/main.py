@@ -27,8 +27,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(given or ["--help"])
     options.spark = None
     code = _exit_code(options)
-    if options.spark is not None:
-        _close_log(options.spark, code)
+    spark = options.spark
+    if spark is not None and spark.log is not None:
+        # It is named unless all went well, a signal ended the command, or Spark never came.
+        if code == WELL or code > _AFTER_SIGNAL or not spark.is_there:
+            spark.log.unlink(missing_ok=True)
+        else:
+            print(f"Spark's log: {spark.log}", file=sys.stderr)
     return code
 
 
@@ -78,16 +83,6 @@ def _exit_code(options: Namespace) -> int:
     except WrongUse as error:
         print(f"lookup-hints: {error}", file=sys.stderr)
         return WRONG_USE
-
-
-def _close_log(spark: SparkStart, code: int) -> None:
-    """Remove Spark's log if all went well, a signal ended the command or Spark never came; else name it."""
-    if spark.log is None:
-        return
-    if code == WELL or code > _AFTER_SIGNAL or not spark.is_there:
-        spark.log.unlink(missing_ok=True)
-    else:
-        print(f"Spark's log: {spark.log}", file=sys.stderr)
 
 
 if __name__ == "__main__":

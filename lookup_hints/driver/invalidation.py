@@ -127,19 +127,16 @@ def keys_of(table: LookupTable, keys: Iterable[Any] | DataFrame) -> tuple[tuple[
 
 def _collect_keys(table: LookupTable, keys: Any) -> Iterable[Any]:
     if hasattr(keys, "collect"):
-        return _order_columns(keys, table.primary_key).collect()
+        names = {name.lower(): name for name in keys.columns}
+        wanted = [each.lower() for each in table.primary_key]
+        if len(names) == len(keys.columns) and names.keys() == set(wanted):
+            keys = keys.select([quoted(names[each]) for each in wanted])
+        rows: Iterable[Any] = keys.collect()
+        return rows
     is_one_value = isinstance(keys, str | bytes | bytearray | Mapping) or hasattr(keys, "columns")
     if is_one_value or not isinstance(keys, Iterable):
         raise _invalid_key_error(table, f"{type(keys).__name__} is not a list of keys")
     return keys
-
-
-def _order_columns(keys: DataFrame, wanted: Sequence[str]) -> DataFrame:
-    """``keys`` reordered to the ``wanted`` columns if the names match; else unchanged."""
-    names = {name.lower(): name for name in keys.columns}
-    if len(names) != len(keys.columns) or names.keys() != {name.lower() for name in wanted}:
-        return keys
-    return keys.select([quoted(names[each.lower()]) for each in wanted])
 
 
 def _hashable_value(value: Any) -> Any:

@@ -263,7 +263,12 @@ def run_ddl(ddl: Ddl, scope: StatementScope) -> DataFrame:
     if isinstance(ddl, ShowTables):
         return _show_tables(ddl, scope)
     if isinstance(ddl, DropTable):
-        _drop_table(ddl, scope)
+        if catalog.find(ddl.name) is not None:
+            catalog.drop(ddl.name)
+            scope.state.names.update(scope)
+        # Spark has no DROP TEMPORARY TABLE, so it is for Spark's temporary views, too.
+        elif not scope.spark.catalog.dropTempView(ddl.name) and not ddl.if_exists:
+            raise catalog.no_table(ddl.name)
         return nothing(scope)
     table = catalog.find(ddl.name)
     assert table is not None, "only statements about lookup tables come here"
@@ -274,15 +279,6 @@ def run_ddl(ddl: Ddl, scope: StatementScope) -> DataFrame:
     if isinstance(ddl, ShowColumns):
         return scope.rows("col_name STRING", [(name,) for name in table.schema.names])
     return scope.rows("createtab_stmt STRING", [(create_statement(table, secret_keys(table)),)])
-
-
-def _drop_table(ddl: DropTable, scope: StatementScope) -> None:
-    """Drop a lookup table, or else Spark's temporary view of that name: Spark has no DROP TEMPORARY TABLE."""
-    if scope.state.catalog.find(ddl.name) is not None:
-        scope.state.catalog.drop(ddl.name)
-        scope.state.names.update(scope)
-    elif not scope.spark.catalog.dropTempView(ddl.name) and not ddl.if_exists:
-        raise scope.state.catalog.no_table(ddl.name)
 
 
 def _show_tables(ddl: ShowTables, scope: StatementScope) -> DataFrame:

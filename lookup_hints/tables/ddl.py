@@ -260,17 +260,8 @@ def _read_show(reader: DdlReader) -> ShowCreateTable | ShowColumns | ShowTables 
         return None if name is None else ShowColumns(name)
     if reader.words("LOOKUP", "TABLES"):
         return None if reader.rest else ShowLookupTables()
-    return _show_tables(reader) if reader.words("TABLES") else None
-
-
-def _read_refresh(reader: DdlReader) -> RefreshTable | None:
-    if len(reader.rest) > 1:
-        reader.words("TABLE")
-    name = reader.last_name()
-    return None if name is None else RefreshTable(name)
-
-
-def _show_tables(reader: DdlReader) -> ShowTables | None:
+    if not reader.words("TABLES"):
+        return None
     try:
         has_namespace = reader.words("IN") or reader.words("FROM")
         namespace = reader.name("the database").name if has_namespace else None
@@ -279,6 +270,13 @@ def _show_tables(reader: DdlReader) -> ShowTables | None:
     except Unreadable:
         return None
     return None if reader.rest else ShowTables(like, namespace)
+
+
+def _read_refresh(reader: DdlReader) -> RefreshTable | None:
+    if len(reader.rest) > 1:
+        reader.words("TABLE")
+    name = reader.last_name()
+    return None if name is None else RefreshTable(name)
 
 
 # --- CREATE ------------------------------------------------------------------------------------------

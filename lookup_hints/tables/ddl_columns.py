@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -208,24 +208,25 @@ def _read_item(reader: DdlReader, draft: _Draft) -> None:
     if reader.words("CONSTRAINT"):
         reader.name("the name of the constraint")
     if reader.words("PRIMARY", "KEY"):
-        draft.keys.append(_key_names(reader))
+        reader.expect("(", "after PRIMARY KEY")
+        names = [reader.name("a column of the primary key")]
+        while reader.symbol(","):
+            names.append(reader.name("a column of the primary key"))
+        reader.expect(")", "after the columns of the primary key")
+        draft.keys.append(names)
         _expect_not_enforced(reader)
     elif reader.words("WATERMARK", "FOR"):
         reader.fail("WATERMARK is not for lookup tables.", reader.rest, tip="Leave it out.")
     else:
-        _read_column(reader, draft)
+        name = reader.name("The name of a column")
+        draft.names.append(name)
+        try:
+            draft.fields.append(_column_field(reader, name, draft))
+        except Unreadable as unreadable:
+            message = f"Column {reader.shown_name(name)!r}: {unreadable.problem.message}"
+            raise Unreadable(replace(unreadable.problem, message=message)) from None
     if reader.rest:
         reader.fail("The column list is not understood here.", tip="Is a comma missing?")
-
-
-def _read_column(reader: DdlReader, draft: _Draft) -> None:
-    name = reader.name("The name of a column")
-    draft.names.append(name)
-    try:
-        draft.fields.append(_column_field(reader, name, draft))
-    except Unreadable as unreadable:
-        problem, shown = unreadable.problem, reader.shown_name(name)
-        raise Unreadable(Problem(f"Column {shown!r}: {problem.message}", problem.at, problem.tip)) from None
 
 
 def _column_field(reader: DdlReader, name: Piece, draft: _Draft) -> pa.Field:
@@ -253,15 +254,6 @@ def _refuse_extras(reader: DdlReader) -> None:
         before = reader.rest
         if reader.words(word):
             reader.fail(f"{what} is not for lookup tables.", before, tip)
-
-
-def _key_names(reader: DdlReader) -> Sequence[Piece]:
-    reader.expect("(", "after PRIMARY KEY")
-    names = [reader.name("a column of the primary key")]
-    while reader.symbol(","):
-        names.append(reader.name("a column of the primary key"))
-    reader.expect(")", "after the columns of the primary key")
-    return names
 
 
 def _expect_not_enforced(reader: DdlReader) -> None:
