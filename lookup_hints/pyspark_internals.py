@@ -27,14 +27,14 @@ READS_ACCUMULATORS = ("pyspark.accumulators", "_deserialize_accumulator")
 def cloudpickled(value: object) -> bytes:
     """``value`` by Spark's own pickler, which takes classes of notebooks with their code."""
     file = BytesIO()
-    _pickler()(file).dump(value)
+    _make_pickler()(file).dump(value)
     return file.getvalue()
 
 
 # Each field of a schema is four objects, and the pickler calls Python for each: a lookup of a table of 60
 # columns was planned for a third of its time here. (docs/decisions/0234)
 @cache
-def _pickler() -> Any:
+def _make_pickler() -> Any:
     """Spark's pickler, but for schemas, which Arrow writes as one."""
     pyarrow = import_module("pyarrow")
 

@@ -283,19 +283,19 @@ def _print_completion(options: argparse.Namespace) -> int:
     except ModuleNotFoundError:
         raise WrongUse("The package shtab is missing. Try: pip install 'lookup-hints[shell]'") from None
     top = parser()
-    for action in _actions(top):
+    for action in _list_actions(top):
         if action.dest in _FILES:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
     print(shtab.complete(top, options.shell))
     return WELL
 
 
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    for action in parser._actions:
+def _list_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._list_actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
-                yield from _actions(command)
+                yield from _list_actions(command)
 
 
 # The arguments that a shell completes to names of files.

@@ -406,7 +406,9 @@ def http_table(asked: KeyedRequest, answer: pa.DataType) -> Imported:
     members = {each.name.lower(): each for each in finished_members(rows.row, "", notes)}
     # An address says which row it is, but no request is made with it.
     addresses = {each.name for each in rows.row if each.type == URI}
-    may_be_keys = {_plain(each.name): each for each in members.values() if each.name not in addresses}
+    may_be_keys = {
+        _normalise_name(each.name): each for each in members.values() if each.name not in addresses
+    }
     columns: dict[str, pa.Field] = {}
     paths: dict[str, str] = {}
 
@@ -429,9 +431,12 @@ def http_table(asked: KeyedRequest, answer: pa.DataType) -> Imported:
         # /files/{file_id} gives a file, with its id.
         if not rows.are_listed and _NAMES_A_ROW.fullmatch(short):
             names.append(short)
-        alike = [may_be_keys.get(_plain(each)) for each in names]
+        alike = [may_be_keys.get(_normalise_name(each)) for each in names]
         is_same = asked.says or (
-            lambda hole, name: _plain(name) != _plain(hole) or not (rows.are_listed and hole in asked.in_path)
+            lambda hole, name: (
+                _normalise_name(name) != _normalise_name(hole)
+                or not (rows.are_listed and hole in asked.in_path)
+            )
         )
         member = next(
             (each for each in alike if each and _is_spelled_alike(each.type) and is_same(hole, each.name)),
@@ -440,7 +445,7 @@ def http_table(asked: KeyedRequest, answer: pa.DataType) -> Imported:
         if member is None:
             holes[hole] = add(f"{segment}_{hole}" if hole.lower() in members else hole, kind, None)
         else:
-            del members[member.name.lower()], may_be_keys[_plain(member.name)]
+            del members[member.name.lower()], may_be_keys[_normalise_name(member.name)]
             holes[hole] = add(member.name, member.type, member.name, is_key=True)
     keys = tuple(columns)
     for each in members.values():
@@ -464,7 +469,7 @@ def http_table(asked: KeyedRequest, answer: pa.DataType) -> Imported:
     return Imported(table, tuple(notes), keys)
 
 
-def _plain(name: str) -> str:
+def _normalise_name(name: str) -> str:
     return re.sub(r"[\W_]", "", name).lower()
 
 

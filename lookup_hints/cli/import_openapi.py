@@ -181,7 +181,7 @@ class _Document:
         """The type that ``schema`` describes, nested in the references ``inside``."""
         if inside is None:
             self._left = _MOST_PARTS + 1
-        return self._typed(schema, inside or (), ())
+        return self._resolve_type(schema, inside or (), ())
 
     def kind_of_parameter(self, schema: Mapping[str, Any]) -> pa.DataType:
         """The type that ``schema`` describes: text where values of several plain types are taken."""
@@ -218,13 +218,13 @@ class _Document:
             self._type_of_schema(_as_mapping(each), inside, same) for each in _as_list(schema.get("allOf"))
         )
         one = (
-            self._typed(each, inside, same)
+            self._resolve_type(each, inside, same)
             for word in ("anyOf", "oneOf")
             for each in _as_list(schema.get(word))
         )
         return together([own, *every, *one])
 
-    def _typed(self, schema: Any, inside: tuple[str, ...], same: tuple[str, ...]) -> pa.DataType:
+    def _resolve_type(self, schema: Any, inside: tuple[str, ...], same: tuple[str, ...]) -> pa.DataType:
         self._left -= 1
         found = self._type_of_schema(_as_mapping(schema), inside, same)
         if found == pa.null() and _as_mapping(schema).get("type") != "null":

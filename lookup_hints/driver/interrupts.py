@@ -21,9 +21,9 @@ def catch_interrupts() -> None:
         return
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler or pyspark_internals.is_own_handler(handler):
-        signal.signal(signal.SIGINT, _interrupt)
+        signal.signal(signal.SIGINT, _raise_interrupt)
 
 
-def _interrupt(_number: int, _frame: object) -> None:
+def _raise_interrupt(_number: int, _frame: object) -> None:
     pyspark_internals.cancel_call(_PATIENCE)
     raise KeyboardInterrupt

@@ -83,9 +83,9 @@ class Lineage:
             self._waiting += 1
             # Near the end of the process a pool takes nothing more.
             with suppress(RuntimeError):
-                self._thread.submit(self._send, event_in(state))
+                self._thread.submit(self._send_event, event_in(state))
 
-    def _send(self, event: RunEvent) -> None:
+    def _send_event(self, event: RunEvent) -> None:
         self._waiting -= 1
         if time.monotonic() >= self._quiet_until:
             with self._warning_of_failure():

@@ -30,9 +30,8 @@ _PLACE = re.compile(r"Connect call failed \('([^']+)', (\d+)")
 def failure(spec: LookupSpec, part: Part, error: Exception) -> ConnectorError:
     # The cause first: who reads it knows the statement, and the end may be cut.
     cause = _error_text(error).removeprefix(f"table {spec.table.name}: ").rstrip(".")
-    message = (
-        f"{cause}. {_lookup_text(spec, part)} failed after {counted(part.attempt, 'attempt')}{_source(spec)}."
-    )
+    attempts = counted(part.attempt, "attempt")
+    message = f"{cause}. {_lookup_text(spec, part)} failed after {attempts}{_name_source(spec)}."
     kind = LookupTimeout if isinstance(error, LookupTimeout) else ConnectorError
     return _with_cause(kind(message), error)
 
@@ -43,7 +42,7 @@ def out_of_time(spec: LookupSpec, part: Part, error: Exception | None) -> Connec
     message = (
         f"{_lookup_text(spec, part)} has no final outcome within the timeout of {spec.settings.timeout:g} s,"
         f" after {counted(part.attempt, 'attempt')}.{last}"
-        f" Raise 'timeout', or lower 'max-attempts' or the delay{_source(spec)}."
+        f" Raise 'timeout', or lower 'max-attempts' or the delay{_name_source(spec)}."
     )
     return _with_cause(LookupTimeout(message), error)
 
@@ -63,7 +62,7 @@ def _lookup_text(spec: LookupSpec, part: Part) -> str:
     return f"The lookup of {shown_keys(part.keys)} in table {spec.table.name}"
 
 
-def _source(spec: LookupSpec) -> str:
+def _name_source(spec: LookupSpec) -> str:
     connector = spec.table.options.get("connector", type(spec.connector).__name__)
     function = f", function {spec.name.function}" if spec.name.function else ""
     return f" (connector {connector}{function})"

@@ -66,14 +66,14 @@ class SessionMetrics(dict[LookupName, LookupMetrics]):
     """Counts by lookup, which show themselves as a table."""
 
     def __repr__(self) -> str:
-        lines = self._lines()
+        lines = self._write_lines()
         return aligned(lines) if lines else "no lookup has counted anything"
 
     def _repr_html_(self) -> str:
-        lines = self._lines()
+        lines = self._write_lines()
         return html_counts(lines) if lines else escape(repr(self))
 
-    def _lines(self) -> list[list[str]]:
+    def _write_lines(self) -> list[list[str]]:
         return table_of({name: Measured(name, counts) for name, counts in self.items()}, str)
 
 

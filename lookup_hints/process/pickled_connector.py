@@ -54,7 +54,7 @@ class PickledConnector(Connector):
 
     def connector(self) -> Connector:
         connector, self._connector = self._connector, None
-        return _unpickle(self.identity, self._pickled) if connector is None else connector
+        return _unpickle_connector(self.identity, self._pickled) if connector is None else connector
 
 
 # Unpickling a class of a notebook again replaces the globals of the open connector's methods, so an open
@@ -62,7 +62,7 @@ class PickledConnector(Connector):
 def _unpickle_on_worker(table: LookupTable, identity: str, pickled: bytes) -> PickledConnector:
     """Unpickle on the worker. A missing module shows here, where the error can be explained."""
     if not process.this_process.has(identity):
-        return PickledConnector(table, identity, pickled, _unpickle(identity, pickled))
+        return PickledConnector(table, identity, pickled, _unpickle_connector(identity, pickled))
     # Let the accumulators of what is open count from zero for the task that runs. PySpark hands out what is
     # in those that the task has read. Others may use them beside the connector, so they share their state.
     for accumulator, zero in _accumulators.get(identity, {}).items():
@@ -71,7 +71,7 @@ def _unpickle_on_worker(table: LookupTable, identity: str, pickled: bytes) -> Pi
     return PickledConnector(table, identity, pickled)
 
 
-def _unpickle(identity: str, pickled: bytes) -> Any:
+def _unpickle_connector(identity: str, pickled: bytes) -> Any:
     reader = _Unpickler(pickled)
     connector = reader.load()
     if reader.accumulators:

@@ -144,7 +144,7 @@ class _InsertReader(Cursor):
     def insert(self) -> StreamInsert:
         self.words("INSERT")
         if self.is_word("OVERWRITE"):
-            self._refuse("INSERT OVERWRITE", "A stream adds rows: write INSERT INTO.")
+            self._refuse_clause("INSERT OVERWRITE", "A stream adds rows: write INSERT INTO.")
         if not self.words("INTO"):
             self.fail_missing("INTO")
         self.words("TABLE")
@@ -152,7 +152,7 @@ class _InsertReader(Cursor):
         options = self._read_options()
         if self.is_word("PARTITION", "IF", "REPLACE"):
             tip = "Give the partition column in the query; each row goes to the partition of its value."
-            self._refuse(self.peek().text.upper(), tip)
+            self._refuse_clause(self.peek().text.upper(), tip)
         by_name = self.words("BY", "NAME")
         columns = self._read_columns()
         if not self._is_query():
@@ -213,7 +213,7 @@ class _InsertReader(Cursor):
         piece = self.peek(ahead)
         return piece.is_word(*INSERTED_QUERY_WORDS) or piece.is_symbol("(")
 
-    def _refuse(self, what: str, tip: str) -> NoReturn:
+    def _refuse_clause(self, what: str, tip: str) -> NoReturn:
         self.fail(f"{what} cannot stand in an INSERT that reads a stream.", tip=tip)
 
 

@@ -234,10 +234,10 @@ def _check_endpoint(connector: Connector, endpoint: Endpoint, seconds: float) ->
     try:
         found = call_with_timeout(resolve, seconds, "DNS")
     except TimeoutError:
-        yield _failing("dns", f"the name {host} is not resolved within {seconds:g} s")
+        yield _failed_network_check("dns", f"the name {host} is not resolved within {seconds:g} s")
         return
     except (OSError, UnicodeError) as error:
-        yield _failing("dns", f"the name {host} is not known here: {_os_error_text(error)}")
+        yield _failed_network_check("dns", f"the name {host} is not known here: {_os_error_text(error)}")
         return
     addresses = sorted({str(address[4][0]) for address in found})
     told = "an address" if addresses == [host] else ", ".join(addresses)
@@ -249,7 +249,7 @@ def _check_endpoint(connector: Connector, endpoint: Endpoint, seconds: float) ->
         connect = partial(socket.create_connection, (host, port), seconds)
         line = call_with_timeout(connect, seconds + 0.5, "TCP")
     except OSError as error:
-        yield _failing("tcp", _no_connection(error, where, seconds))
+        yield _failed_network_check("tcp", _no_connection(error, where, seconds))
         return
     with line:
         yield HealthCheck("tcp", "ok", f"{where} is open", seconds=(time.monotonic() - began,))
@@ -282,14 +282,20 @@ def _no_tls(error: Exception, where: str) -> HealthCheck:
             what, cure = "is for another name", "Connect by a name that is in the certificate."
         else:
             what, cure = "is signed by an authority that is not known here", "Name its file of authorities."
-        return _failing("tls", f"the certificate of {where} {what} ({error.verify_message})", cure)
+        return _failed_network_check(
+            "tls", f"the certificate of {where} {what} ({error.verify_message})", cure
+        )
     if isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
-        return _failing("tls", f"{where} speaks no TLS", "Use the port that does, or a URL without TLS.")
+        return _failed_network_check(
+            "tls", f"{where} speaks no TLS", "Use the port that does, or a URL without TLS."
+        )
     cure = "Check that this port speaks TLS, and whether the server wants a certificate of its clients."
-    return _failing("tls", f"{where} did not finish the handshake: {_os_error_text(error)}", cure)
+    return _failed_network_check(
+        "tls", f"{where} did not finish the handshake: {_os_error_text(error)}", cure
+    )
 
 
-def _failing(name: str, what: str, cure: str = "") -> HealthCheck:
+def _failed_network_check(name: str, what: str, cure: str = "") -> HealthCheck:
     return HealthCheck(name, "fail", what, cure or CURES[name])
 
 

@@ -102,18 +102,18 @@ def _may_tell(document: Any, way: Sequence[str]) -> bool:
     for name in way or ("",):
         if type(document) is not dict:
             return False
-        for other in _telling(tuple(document)):
+        for other in _keep_telling(tuple(document)):
             value = document[other]
             if other != name and value and plain_name(other) not in HOLDERS:
                 return True
-            if other != name and type(value) is dict and _telling(tuple(value)):
+            if other != name and type(value) is dict and _keep_telling(tuple(value)):
                 return True
         document = document.get(name)
     return False
 
 
 @lru_cache(1024)
-def _telling(names: tuple[str, ...]) -> tuple[str, ...]:
+def _keep_telling(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if plain_name(name) in _TELLING)
 
 
@@ -213,7 +213,7 @@ def _members_beside(document: Any, way: Sequence[str]) -> Iterator[tuple[str, Ma
 
 
 @lru_cache(1024)
-def _plain(name: str) -> str:
+def _normalise_name(name: str) -> str:
     """``name`` normalised for comparison; common prefixes of headers are removed."""
     return plain_name(_PREFIX.sub("", name, count=1) if name.startswith("x-") else name)
 
@@ -223,7 +223,7 @@ def _more_among(
 ) -> str:
     """The member that reports more rows; with ``is_inside`` every object is about pages."""
     for name, value in members.items():
-        plain = _plain(name)
+        plain = _normalise_name(name)
         if plain in _FOLLOWING and _is_followed(value):
             return _jmespath_name(name)
         if plain in ("link", "links") and isinstance(value, list) and (found := _link_among(value)):
@@ -254,13 +254,15 @@ def _is_followed(value: Any) -> bool:
     return is_something(value)
 
 
-def _counts(members: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
+def _counts_by_name(members: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
     """The whole numbers among ``members``, also those in texts, by plain name: each as it is spelled."""
-    numbers = [(name, number_in(value)) for name, value in members.items() if _plain(name) in _COUNTING]
-    return {_plain(name): (name, number) for name, number in numbers if number is not None}
+    numbers = [
+        (name, number_in(value)) for name, value in members.items() if _normalise_name(name) in _COUNTING
+    ]
+    return {_normalise_name(name): (name, number) for name, number in numbers if number is not None}
 
 
-def _total(counts: Mapping[str, tuple[str, int]]) -> tuple[str, int]:
+def _find_total(counts: Mapping[str, tuple[str, int]]) -> tuple[str, int]:
     """How many there are in all; a count is that beside the size of a page."""
     names = (*COUNTS["all"], *(("count",) if not counts.keys().isdisjoint(COUNTS["size"]) else ()))
     return next((counts[name] for name in names if name in counts), ("", 0))
@@ -268,8 +270,8 @@ def _total(counts: Mapping[str, tuple[str, int]]) -> tuple[str, int]:
 
 def _more_counted(members: Mapping[str, Any], rows: int, seen: Seen) -> str:
     """The count that says that there are more than ``rows`` here, or than were ``seen``."""
-    counts = _counts(members)
-    every = _total(counts)
+    counts = _counts_by_name(members)
+    every = _find_total(counts)
     if (
         every[1] <= rows
         and counts.keys().isdisjoint(COUNTS["pages"])
@@ -284,11 +286,11 @@ def _more_counted(members: Mapping[str, Any], rows: int, seen: Seen) -> str:
     page, pages = first(COUNTS["page"]), first(COUNTS["pages"])
     if start and every[0] and start[1] >= 0:
         # SCIM counts from 1.
-        before = max(0, start[1] - 1) if _plain(start[0]) == "startindex" else start[1]
+        before = max(0, start[1] - 1) if _normalise_name(start[0]) == "startindex" else start[1]
         return _jmespath_name(every[0]) if before + rows < every[1] else ""
     if pages and (page or seen.page):
         return _jmespath_name(pages[0]) if (seen.page or max(1, page[1] if page else 1)) < pages[1] else ""
-    hits = next((value for name, value in members.items() if _plain(name) == "total"), None)
+    hits = next((value for name, value in members.items() if _normalise_name(name) == "total"), None)
     if isinstance(hits, dict) and hits.get("relation") in ("eq", "gte"):  # Elasticsearch
         return "total.value" if (number_in(hits.get("value")) or 0) > max(rows, seen.rows) else ""
     if {"number", "totalpages"} <= counts.keys():  # Spring counts from 0
@@ -299,7 +301,7 @@ def _more_counted(members: Mapping[str, Any], rows: int, seen: Seen) -> str:
     many = first(_PAGES_ALONE)
     if many and many[1] > 1:
         return _jmespath_name(many[0])
-    is_total = seen.is_total or _plain(every[0]) in _ALL_ALONE or page or (pages and pages[1] > 1)
+    is_total = seen.is_total or _normalise_name(every[0]) in _ALL_ALONE or page or (pages and pages[1] > 1)
     is_cut = size and rows >= size[1] > 0
     return _jmespath_name(every[0]) if (is_total or is_cut) and seen.rows < every[1] else ""
 

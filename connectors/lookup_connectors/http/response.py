@@ -219,11 +219,13 @@ class ResponseReader:
             return document
         except RecursionError:
             columns = ", ".join(self.sources)
-            raise self._unreadable(
+            raise self._unreadable_error(
                 response, f"{TOO_DEEP}, so the columns {columns} cannot be found in it."
             ) from None
         except ValueError:
-            raise self._unreadable(response, f"the body is not JSON ({_content_kind(response)}).") from None
+            raise self._unreadable_error(
+                response, f"the body is not JSON ({_content_kind(response)})."
+            ) from None
 
     def _decode_body(self, response: Response) -> str:
         """The body of ``response`` in its charset."""
@@ -240,12 +242,12 @@ class ResponseReader:
         except LookupError:
             why = f"no charset is called {charset!r}; 'charset' names another one"
         if "content-encoding" in response.headers:  # an unknown coding
-            raise self._unreadable(response, f"the body is not JSON ({_content_kind(response)}).")
-        raise self._unreadable(
+            raise self._unreadable_error(response, f"the body is not JSON ({_content_kind(response)}).")
+        raise self._unreadable_error(
             response, f"the body is not JSON ({_content_kind(response)}) that can be read: {why}."
         )
 
-    def _unreadable(self, response: Response, why: str) -> HttpFailure:
+    def _unreadable_error(self, response: Response, why: str) -> HttpFailure:
         return self.refused(f"{why} It begins: {response.excerpt()}", response)
 
     def found(self, document: Any) -> PageRows:
@@ -452,17 +454,17 @@ class ResponseReader:
         return self.refused(f"{what}, {path.text}, cannot be followed: {error}")
 
     @cached_property
-    def _firsts(self) -> frozenset[str | None]:
+    def _first_texts(self) -> frozenset[str | None]:
         return frozenset(source.first for source in self.sources.values() if isinstance(source, Path))
 
     @property
     def reads_members(self) -> bool:
         """Whether each row must be an object that has at least one of the columns."""
-        return None not in self._firsts and self.row_key is None
+        return None not in self._first_texts and self.row_key is None
 
     def _refuse_rows_without_columns(self, found: FoundRows) -> None:
         """A row that has nothing of ours is most likely no row: an error page with status 200."""
-        firsts = self._firsts
+        firsts = self._first_texts
         if not self.reads_members:
             return
         strangers = [

@@ -82,7 +82,9 @@ def packed_query(
         limit: SQL for the bytes that all may have; no column is sent where they are more.
     """
     values = ", ".join(f"{column.value} AS v{number}" for number, column in enumerate(columns))
-    parts = [part for number, each in enumerate(columns) for part in _parts(each, f"v{number}", is_unicode)]
+    parts = [
+        part for number, each in enumerate(columns) for part in _aggregates_of(each, f"v{number}", is_unicode)
+    ]
     named = "".join(f", {part} AS p{number}" for number, (part, _) in enumerate(parts))
     size = " + ".join(f"coalesce(pg_column_size({part}), 0)::bigint" for part, _ in parts) or "0"
     kept = "".join(
@@ -103,7 +105,7 @@ def packed_query(
     return f"{before}SELECT {head}, size{kept} FROM ({answer}) AS answer"  # noqa: S608  quoted
 
 
-def _parts(column: PackedColumn, value: str, is_unicode: bool) -> list[tuple[str, str]]:
+def _aggregates_of(column: PackedColumn, value: str, is_unicode: bool) -> list[tuple[str, str]]:
     """The two aggregates of a column, and how each is sent."""
     if column.wire in _FIXED:
         send, nothing, _, _ = _FIXED[column.wire]
@@ -122,11 +124,11 @@ def unpacked(wire: str, first: bytes, second: bytes) -> pa.Array:
     """The column, in its type of the wire, of the two values that it was packed into."""
     if wire in _FIXED:
         _, _, code, kind = _FIXED[wire]
-        values = _numbers(code, first)
-        is_there = None if 0 not in second else _bits(second)
+        values = _unpack_numbers(code, first)
+        is_there = None if 0 not in second else _unpack_bits(second)
         column = pa.Array.from_buffers(kind, len(values), [is_there, pa.py_buffer(values)])
         return column.cast(pa.bool_()) if wire == "boolean" else column
-    numbers = _numbers("i", first)
+    numbers = _unpack_numbers("i", first)
     lengths = pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(numbers)])
     nothing = pa.scalar(0, pa.int32())
     ends = pc.cumulative_sum(pc.max_element_wise(lengths, nothing))
@@ -188,13 +190,13 @@ def _spelled_moment(microseconds: int) -> str:
     return f"{day} {(datetime.min + timedelta(microseconds=rest)).time()}{era and ' ' + era}"
 
 
-def _numbers(code: str, sent: bytes) -> array[int]:
+def _unpack_numbers(code: str, sent: bytes) -> array[int]:
     numbers = array(code, sent)
     if sys.byteorder == "little":
         numbers.byteswap()
     return numbers
 
 
-def _bits(flags: bytes) -> pa.Buffer:
+def _unpack_bits(flags: bytes) -> pa.Buffer:
     octets = pa.Array.from_buffers(pa.uint8(), len(flags), [None, pa.py_buffer(flags)])
     return octets.cast(pa.bool_()).buffers()[1]

@@ -272,10 +272,10 @@ class _Parsing:
         if before.endswith("$"):
             raise self._wrong_reference(token, column)
         if not self._own_braces:
-            return self._unknown_column(token) if column is None else self._hole(column, token)
+            return self._unknown_column(token) if column is None else self._read_hole(column, token)
         is_value = self._is_value(token)
         if column is not None and is_value:
-            return self._hole(column, token)
+            return self._read_hole(column, token)
         if column is not None:
             raise self._template_error(
                 f"{token[0]} may be a value or text, as other braces of this text are not doubled",
@@ -286,7 +286,7 @@ class _Parsing:
             return self._unknown_column(token)
         return token[0]
 
-    def _hole(self, column: str, token: re.Match[str]) -> Hole:
+    def _read_hole(self, column: str, token: re.Match[str]) -> Hole:
         language = token["inside"][len(column) + 1 :]
         if language and language not in LANGUAGES:
             raise self._template_error(

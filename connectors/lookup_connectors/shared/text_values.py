@@ -53,7 +53,7 @@ def spelled_values(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     if types.is_boolean(kind):
         return _booleans(texts)
     if types.is_floating(kind):
-        return _floats(texts, kind)
+        return _read_floats(texts, kind)
     return _with_rest(texts, _reader_of_type(kind))
 
 
@@ -117,13 +117,13 @@ def _reader_of_type(kind: pa.DataType) -> _TextReader:
         )
     parse: Callable[[pa.Array], pa.Array] = lambda texts: checked(texts.cast(kind))  # noqa: E731
     if types.is_date(kind):
-        return _TextReader(parse, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", _as_it_is, _date, kind)
+        return _TextReader(parse, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", _as_it_is, _read_date, kind)
     zone = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)" if kind.tz else ""
     return _TextReader(
         parse,
         r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?" + zone + "$",
         _tidied_moments,
-        partial(_moment, has_zone=kind.tz is not None),
+        partial(_read_moment, has_zone=kind.tz is not None),
         kind,
     )
 
@@ -217,7 +217,7 @@ def _parse_decimal(text: str, kind: pa.DataType) -> Decimal | None:
     return Decimal((sign, tuple(significant), exponent)) if fits else None
 
 
-def _floats(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+def _read_floats(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
         values = texts.cast(kind)
         if pc.all(pc.is_finite(values), min_count=0).as_py():
@@ -275,7 +275,7 @@ def _tidied_moments(texts: pa.Array) -> pa.Array:
     return pc.replace_substring(pc.if_else(is_long, cut, octets).view(pa.string()), " UTC", "Z")
 
 
-def _date(text: str) -> date | None:
+def _read_date(text: str) -> date | None:
     match = _DATE.fullmatch(text)
     try:
         return date(*map(int, match.groups())) if match else None
@@ -283,7 +283,7 @@ def _date(text: str) -> date | None:
         return None
 
 
-def _moment(text: str, has_zone: bool) -> datetime | None:
+def _read_moment(text: str, has_zone: bool) -> datetime | None:
     match = _MOMENT.fullmatch(text)
     if match is None or (match[8] is not None) != has_zone:
         return None
@@ -293,13 +293,13 @@ def _moment(text: str, has_zone: bool) -> datetime | None:
         moment = datetime(year, month, day, hour, minute, second, microsecond)
         if not has_zone:
             return moment
-        return moment.replace(tzinfo=_zone(match[8])).astimezone(timezone.utc)
+        return moment.replace(tzinfo=_find_zone(match[8])).astimezone(timezone.utc)
     except (ValueError, LookupError, OverflowError, OSError):
         return None
 
 
 @lru_cache(256)
-def _zone(name: str) -> tzinfo:
+def _find_zone(name: str) -> tzinfo:
     """The zone of that name, as Spark's CAST takes it, but for abbreviations: CST is many."""
     if name in _UTC:
         return timezone.utc

@@ -131,9 +131,9 @@ class Content:
             self,
             hashes=hashes,
             starts=self.starts[entries],
-            counts=_picked(self.counts, entries),
-            loaded=_picked(self.loaded, entries),
-            used=_picked(self.used, entries),
+            counts=_take_numbers(self.counts, entries),
+            loaded=_take_numbers(self.loaded, entries),
+            used=_take_numbers(self.used, entries),
             keys=None if self.keys is None else self.keys.take(pa.array(entries)),
         )
 
@@ -153,7 +153,7 @@ def ones_as_one_value(counts: Positions) -> Positions:
     return one_value(1, np.int64, len(counts)) if (counts == 1).all() else counts
 
 
-def _picked(numbers: Numbers, entries: Positions) -> Numbers:
+def _take_numbers(numbers: Numbers, entries: Positions) -> Numbers:
     return numbers[: len(entries)] if is_one_value(numbers) else numbers[entries]
 
 
