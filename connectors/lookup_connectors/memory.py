@@ -140,7 +140,10 @@ class MemoryConnector(
 
     def lookup(self, request: LookupRequest) -> Answer:
         rows = self._rows_as_arrow()
-        index, wanted = self._index_by(rows, request.key_columns), rows.select(request.columns)
+        # One table may be asked by different columns in one statement.
+        if request.key_columns not in self._indexes:
+            self._indexes[request.key_columns] = _Index(rows.select(request.key_columns))
+        index, wanted = self._indexes[request.key_columns], rows.select(request.columns)
         if request.order is None:
             return wanted.take(index.positions(request.keys))
         owners, found = index.answering(request.keys, request.order, rows)
@@ -181,12 +184,6 @@ class MemoryConnector(
         return pa.schema([(field.name, _check_spark_type(field, name)) for field in source.schema]), ()
 
     # Inside.
-
-    # One table may be asked by different columns in one statement.
-    def _index_by(self, rows: pa.Table, columns: tuple[str, ...]) -> _Index:
-        if columns not in self._indexes:
-            self._indexes[columns] = _Index(rows.select(columns))
-        return self._indexes[columns]
 
     def _rows_as_arrow(self) -> pa.Table:
         """The rows in the table's schema; converted once, mostly on the driver by ``check``."""

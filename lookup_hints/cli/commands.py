@@ -291,7 +291,7 @@ def _print_completion(options: argparse.Namespace) -> int:
 
 
 def _list_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    for action in parser._list_actions:
+    for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():

@@ -179,7 +179,11 @@ def _from_sqlite_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if types.is_null(values.type):
         return values.cast(kind)
     if types.is_boolean(kind):
-        return _to_booleans(values)
+        if not types.is_integer(values.type):
+            raise TypeError("not a truth value")
+        if not set(pc.unique(values).to_pylist()) <= {0, 1, None}:
+            raise ValueError("neither 0 nor 1")
+        return values.cast(pa.bool_())
     is_rounded = types.is_integer(kind) and types.is_floating(values.type)
     if is_rounded and pc.any(pc.greater(pc.abs(values), _WHOLE_IN_DOUBLE)).as_py():
         raise ValueError("perhaps not the number that was written")
@@ -199,14 +203,6 @@ def _is_stored_as(source: pa.DataType, kind: pa.DataType) -> bool:
     return _is_bytes(source) if types.is_binary(kind) else _is_text(source)
 
 
-def _to_booleans(values: pa.Array) -> pa.Array:
-    if not types.is_integer(values.type):
-        raise TypeError("not a truth value")
-    if not set(pc.unique(values).to_pylist()) <= {0, 1, None}:
-        raise ValueError("neither 0 nor 1")
-    return values.cast(pa.bool_())
-
-
 def refused_row(column: pa.Array, plan: AdbcColumn) -> int:
     """The first row whose value does not fit."""
     for row in range(len(column)):
@@ -224,7 +220,11 @@ def reported_type(source: pa.Field) -> pa.DataType:
     """The type that a column without a declaration gets: the nearest one, or STRING."""
     name = type_name(source)
     if name == "numeric":
-        return _numeric_type(source)
+        modifier = int((source.metadata or {}).get(b"POSTGRESQL:typmod", b"-1"))
+        if modifier < 0:
+            return pa.decimal128(38, 18)
+        precision, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
+        return pa.decimal128(precision, scale) if precision <= 38 and scale <= precision else pa.string()
     if name in _NEVER or isinstance(source.type, pa.BaseExtensionType):
         return pa.string()
     return _nearest_type(source.type)
@@ -251,12 +251,3 @@ def _nearest_type(kind: pa.DataType) -> pa.DataType:
         return pa.duration("us")
     is_plain = types.is_boolean(kind) or types.is_signed_integer(kind) or types.is_floating(kind)
     return kind if is_plain or types.is_date32(kind) else pa.string()
-
-
-def _numeric_type(source: pa.Field) -> pa.DataType:
-    """The type of a ``numeric(p, s)`` of PostgreSQL."""
-    modifier = int((source.metadata or {}).get(b"POSTGRESQL:typmod", b"-1"))
-    if modifier < 0:
-        return pa.decimal128(38, 18)
-    precision, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
-    return pa.decimal128(precision, scale) if precision <= 38 and scale <= precision else pa.string()

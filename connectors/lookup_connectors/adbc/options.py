@@ -64,7 +64,12 @@ def check_options(table: LookupTable, given: Mapping[str, str]) -> None:
     driver = given.get("driver", "")
     check_driver(table, driver)
     for key in given:
-        _check_key(table, key)
+        name = key.removeprefix("adbc.db.")
+        if key.startswith("adbc.db.") and name in _OWN:
+            own = "uri" if name == "path" else name
+            raise wrong(table, key, f"write it as the option {own!r}")
+        if key.startswith("adbc.") and table.is_restricted:
+            raise wrong(table, key, "a driver may load code or files by it, and these are restricted")
     uri = given.get("uri")
     if driver == POSTGRES:
         _check_postgres(table, uri)
@@ -79,15 +84,6 @@ def check_driver(table: LookupTable, driver: str) -> None:
     table.check_code(f"adbc:{driver}", option="driver")
     if not is_module(driver) and not driver.startswith("/"):
         raise wrong(table, "driver", "write a Python module, as in adbc_driver_sqlite, or a full path")
-
-
-def _check_key(table: LookupTable, key: str) -> None:
-    name = key.removeprefix("adbc.db.")
-    if key.startswith("adbc.db.") and name in _OWN:
-        own = "uri" if name == "path" else name
-        raise wrong(table, key, f"write it as the option {own!r}")
-    if key.startswith("adbc.") and table.is_restricted:
-        raise wrong(table, key, "a driver may load code or files by it, and these are restricted")
 
 
 def _check_postgres(table: LookupTable, uri: str | None) -> None:

@@ -430,7 +430,14 @@ _LEFT_OUT = object()
 
 def _fill_document(node: Any, keys: TemplateKeys) -> Any:
     if isinstance(node, Template):
-        return _filled_text(node, keys)
+        if not all(keys.values(column) for column in node.columns):
+            return _LEFT_OUT
+        column = node.sole_column
+        if column is None:
+            keys.check(node)
+            return node.filled(lambda hole: ",".join(keys.listed(hole)))
+        values = _as_json(keys.values(column))
+        return values if column in keys.lists else values[0]
     if isinstance(node, dict):
         filled = {name: _fill_document(value, keys) for name, value in node.items()}
         return {name: value for name, value in filled.items() if value is not _LEFT_OUT}
@@ -476,17 +483,6 @@ def _texts_for_each(template: Template, keys: TemplateKeys) -> Sequence[Any] | N
         return lambda hole: hole.text(key[hole.column])
 
     return [template.filled(spelled_of(key)) for key in several]
-
-
-def _filled_text(template: Template, keys: TemplateKeys) -> Any:
-    if not all(keys.values(column) for column in template.columns):
-        return _LEFT_OUT
-    column = template.sole_column
-    if column is None:
-        keys.check(template)
-        return template.filled(lambda hole: ",".join(keys.listed(hole)))
-    values = _as_json(keys.values(column))
-    return values if column in keys.lists else values[0]
 
 
 def _as_json(values: Sequence[Any]) -> Sequence[Any]:

@@ -20,7 +20,7 @@ from lookup_connectors.shared.sql_parts import (
 )
 from lookup_connectors.shared.sql_parts import can_filter as can_filter_exactly
 from lookup_connectors.shared.sqlite_types import as_stored, asked_keys, equality
-from lookup_hints.spi import Filter, FilterValue, OrderCondition
+from lookup_hints.spi import Filter, OrderCondition
 
 MAX_VARIABLES = 999  # what every build of SQLite takes
 
@@ -127,11 +127,7 @@ def where_of(partition: str, filters: Sequence[Filter]) -> str:
 
 def bound_of(filters: Sequence[Filter]) -> list[object]:
     """The values of ``filters`` as SQLite keeps them."""
-    return [_value_to_bind(value) for each in filters for value in each.values]
-
-
-def _value_to_bind(value: FilterValue) -> object:
-    return str(value) if isinstance(value, date) else value
+    return [str(value) if isinstance(value, date) else value for each in filters for value in each.values]
 
 
 # --- changes --------------------------------------------------------------------------------------
