@@ -49,7 +49,9 @@ def prepare(folder: Path) -> Path:
         and (not folder.is_dir() or any(folder.iterdir()))
     ):
         raise WrongUse(f"{folder} is there already, and not from a demo. Name another with --folder.")
-    here = _folder_in_sql(folder)
+    here = folder.as_posix()
+    if any(letter in here for letter in "'`;\\\n"):
+        raise WrongUse(f"A quote, a backslash or a semicolon stands in {here!r}. Name another --folder.")
     for path in (folder / name for name in _MADE):
         if path.is_dir():
             shutil.rmtree(path)
@@ -160,14 +162,6 @@ def _add_customer(folder: Path, customer: tuple[int, str, str]) -> None:
 def _execute_sqlite(folder: Path, statement: str, values: tuple[object, ...] = ()) -> None:
     with closing(sqlite3.connect(folder / "customers.sqlite")) as database, database:
         database.execute(statement, values)
-
-
-def _folder_in_sql(folder: Path) -> str:
-    """The folder, as it stands in a string, a quoted name and a setting."""
-    text = folder.as_posix()
-    if any(letter in text for letter in "'`;\\\n"):
-        raise WrongUse(f"A quote, a backslash or a semicolon stands in {text!r}. Name another --folder.")
-    return text
 
 
 # --- the words -------------------------------------------------------------------------------------

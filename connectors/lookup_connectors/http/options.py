@@ -365,20 +365,19 @@ class _HttpPlanning:
                     "Write '${env:NAME}' or '${file:path}'; or use 'token', 'password' or 'api-key'.",
                 )
             if calls(text):
-                self._check_called_header(key, text)
+                if _BRACES.search(_REFERENCE.sub("", text)):
+                    self._add_problem(
+                        f"{key!r}: a header with ${{call:}} names no column", "Use a header for each."
+                    )
+                for other in ("oauth2-token-url", "aws-service"):
+                    if other in self._options:
+                        twice = f"{key!r} and {other!r} are different ways to say who we are"
+                        self._add_problem(twice, "Give one.")
                 continue
             headers[name] = self._parse_option(
                 key, text, lambda text: parse_template(text, self._names, "text"), Template(())
             )
         return headers
-
-    def _check_called_header(self, key: str, text: str) -> None:
-        if _BRACES.search(_REFERENCE.sub("", text)):
-            self._add_problem(f"{key!r}: a header with ${{call:}} names no column", "Use a header for each.")
-        for other in ("oauth2-token-url", "aws-service"):
-            if other in self._options:
-                twice = f"{key!r} and {other!r} are different ways to say who we are"
-                self._add_problem(twice, "Give one.")
 
     def _read_body(
         self, parsed_query: Callable[[str], QueryTemplate], headers: dict[str, Template]

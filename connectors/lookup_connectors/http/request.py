@@ -383,7 +383,15 @@ def _parse_document(node: Any, columns: Sequence[str], path: str) -> Any:
     """The document with its texts read; ``path`` leads to it."""
     if isinstance(node, dict):
         for name in node:
-            _check_member(name, columns, path)
+            try:
+                is_text = not parse_template(name, columns, "text").columns
+            except TemplateError:
+                is_text = True
+            if not is_text:
+                raise TemplateError(
+                    f"the name of the member {f'{path}.{name}'.lstrip('.')!r} is text",
+                    "Columns stand in the values of members alone.",
+                )
         return {name: _parse_document(value, columns, f"{path}.{name}") for name, value in node.items()}
     if isinstance(node, list):
         return [_parse_document(value, columns, f"{path}[{at}]") for at, value in enumerate(node)]
@@ -394,18 +402,6 @@ def _parse_document(node: Any, columns: Sequence[str], path: str) -> Any:
     except TemplateError as error:
         where = f" of the text {path.lstrip('.')}" if path else ""
         raise TemplateError(str(error), error.tip[:-1] + f"{where}.") from None
-
-
-def _check_member(name: str, columns: Sequence[str], path: str) -> None:
-    try:
-        is_text = not parse_template(name, columns, "text").columns
-    except TemplateError:
-        is_text = True
-    if not is_text:
-        raise TemplateError(
-            f"the name of the member {f'{path}.{name}'.lstrip('.')!r} is text",
-            "Columns stand in the values of members alone.",
-        )
 
 
 def _map_templates(node: Any, change: Callable[[Any], Any]) -> Any:
