@@ -94,14 +94,14 @@ class Statements:
             return nothing(self.scope)
         if isinstance(statement, Ddl):
             return run_ddl(statement, self.scope)
-        return self._attempt(prepared, self._run_attempt)
+        return self._try_attempts(prepared, self._run_attempt)
 
     def explain(self, text: str, args: Args = None, mode: str = "formatted", line: int = 1) -> str:
         """How one statement would run, which begins at ``line`` of its file."""
         prepared = self.prepare(text, args, line=line)
         if isinstance(prepared.statement, Explain):
             prepared = self.prepare(prepared.statement.text, args, line=line)
-        return self._attempt(prepared, lambda each: self._explain_attempt(each, mode))
+        return self._try_attempts(prepared, lambda each: self._explain_attempt(each, mode))
 
     def estimate(
         self, text: str, args: Args = None, sample: float | None = None, line: int = 1
@@ -110,7 +110,7 @@ class Statements:
         prepared = self.prepare(text, args, line=line)
         if isinstance(prepared.statement, Explain):
             prepared = self.prepare(prepared.statement.text, args, line=line)
-        return self._attempt(prepared, lambda each: self._estimate_attempt(each, sample))
+        return self._try_attempts(prepared, lambda each: self._estimate_attempt(each, sample))
 
     def _estimate_attempt(self, prepared: Prepared, sample: float | None) -> StatementEstimate:
         if isinstance(prepared.statement, StreamInsert):
@@ -122,7 +122,7 @@ class Statements:
             check_taken(prepared, self.scope)
         return estimate_lookups(prepared, self.scope, sample)
 
-    def _attempt(self, prepared: Prepared, use: Callable[[Prepared], Answer]) -> Answer:
+    def _try_attempts(self, prepared: Prepared, use: Callable[[Prepared], Answer]) -> Answer:
         """The result of ``use`` for the first attempt at the statement that succeeds."""
 
         def read(reason: str) -> Answer | None:

@@ -100,7 +100,7 @@ class AsyncRunner:
     def _with_permits(self, lookup: Callable[[Request], Awaitable[_T]]) -> Callable[[Request], Awaitable[_T]]:
         scheduler = self._scheduler
         observer = scheduler.recorder.observer
-        return with_permits_async(lookup, scheduler.connector, scheduler.limiter, self._now, observer)
+        return with_permits_async(lookup, scheduler.connector, scheduler.limiter, self._read_clock, observer)
 
     async def feed(self, keys: Keys | None) -> None:
         """Give the next window, or None at the end of the input; its requests start at once."""
@@ -116,7 +116,7 @@ class AsyncRunner:
         while True:
             if self._failure is not None:
                 raise self._failure
-            shown_again = self._scheduler.show(self._now())
+            shown_again = self._scheduler.show(self._read_clock())
             finished = tuple(_take_bytes(HAND_OUT_BYTES, self._scheduler.finished()))
             if finished:
                 self._advance_run()  # what they held may be what others waited for
@@ -128,15 +128,15 @@ class AsyncRunner:
 
     async def _wait_for_change(self, until: float) -> None:
         """Until something has changed. An answer ends what is counted as waiting before it is worked on."""
-        self._scheduler.recorder.waits.turn(self._blocked_by(), self._now())
+        self._scheduler.recorder.waits.turn(self._blocked_by(), self._read_clock())
         timer = None if math.isinf(until) else asyncio.get_running_loop().call_at(until, self._changed.set)
         await self._changed.wait()
         if timer is not None:
             timer.cancel()
-        self._scheduler.recorder.waits.turn(None, self._now())
+        self._scheduler.recorder.waits.turn(None, self._read_clock())
 
     def _blocked_by(self) -> Cause:
-        return self._scheduler.blocked_by(self._now())
+        return self._scheduler.blocked_by(self._read_clock())
 
     def _schedule_wait_check(self) -> None:
         """Many requests that begin or end to wait together are looked at once."""
@@ -147,13 +147,13 @@ class AsyncRunner:
     def _check_waits(self) -> None:
         self._looks_again = False
         if self._scheduler.recorder.waits.cause is not None:
-            self._scheduler.recorder.waits.turn(self._blocked_by(), self._now())
+            self._scheduler.recorder.waits.turn(self._blocked_by(), self._read_clock())
 
     async def close(self) -> None:
         """Cancel every request in flight and wait, for some seconds at most, until they are gone."""
         self._is_closing = True
         self._scheduler.recorder.close()
-        self._scheduler.recorder.waits.turn(None, self._now())
+        self._scheduler.recorder.waits.turn(None, self._read_clock())
         self._set_timer(None)
         self._hold_back(None)
         # Those that were given up are cancelled already: a second time would cut short what they hand back.
@@ -169,7 +169,7 @@ class AsyncRunner:
         if self._is_closing:  # a connector may answer its cancellation with rows, or an error of its own
             return
         try:
-            while isinstance(step := self._scheduler.next(self._now()), ScheduledRequest):
+            while isinstance(step := self._scheduler.next(self._read_clock()), ScheduledRequest):
                 self._start_request(step)
         except Exception as failure:
             self._fail_run(failure)
@@ -194,7 +194,7 @@ class AsyncRunner:
         task.add_done_callback(self._given_up.discard)
         self._is_late = True
         try:
-            self._scheduler.failed(ask, _timeout_error(ask), max(self._now(), ask.deadline))
+            self._scheduler.failed(ask, _timeout_error(ask), max(self._read_clock(), ask.deadline))
         except Exception as failure:
             self._fail_run(failure)
         else:
@@ -214,7 +214,7 @@ class AsyncRunner:
 
     def _apply_backpressure(self) -> None:
         """Let the connector's lookups wait while too much is held, if it can."""
-        hold = self._scheduler.hold(self._now())
+        hold = self._scheduler.hold(self._read_clock())
         if hold != self._holding:
             self._hold_back(hold)
 
@@ -268,9 +268,9 @@ class AsyncRunner:
                 raise
             cancelled = ConnectorError("the connector cancelled the lookup itself")
             cancelled.__cause__ = error
-            return cancelled, self._now()
+            return cancelled, self._read_clock()
         except asyncio.TimeoutError as error:
-            now = self._now()
+            now = self._read_clock()
             is_late = now + TIMER_TOLERANCE >= ask.deadline
             self._is_late |= is_late
             if not had_permit(permits, permits.waited, ask):
@@ -279,10 +279,10 @@ class AsyncRunner:
                 return _timeout_error(ask), max(now, ask.deadline)
             return error, now  # a time-out of the driver's own
         except Exception as error:
-            return error, self._now()
-        return answer, self._now()
+            return error, self._read_clock()
+        return answer, self._read_clock()
 
-    def _now(self) -> float:
+    def _read_clock(self) -> float:
         return asyncio.get_running_loop().time()
 
 

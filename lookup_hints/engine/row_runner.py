@@ -89,7 +89,7 @@ class RowRunner(AsyncRunner):
     def _blocked_by(self) -> Cause:
         under_way = len(self._running) + len(self._started)
         has_queue = bool(self._waiting) and under_way >= self._capacity
-        return self._scheduler.blocked_by(self._now(), under_way=under_way, has_queue=has_queue)
+        return self._scheduler.blocked_by(self._read_clock(), under_way=under_way, has_queue=has_queue)
 
     def _start_request(self, ask: ScheduledRequest) -> None:
         asked = _RequestByRow(ask)
@@ -119,7 +119,7 @@ class RowRunner(AsyncRunner):
             asked = self._waiting[0][0]
             alike = takewhile(lambda each: each[0] is asked, islice(self._waiting, free))  # noqa: B023
             rows = [asked.rows[position] for _, position in alike]
-            started, now = self._starter.start(rows), self._now()
+            started, now = self._starter.start(rows), self._read_clock()
             for row in started:
                 self._started[row] = (*self._waiting.popleft(), now)
             self._count_in_flight(len(started))
@@ -132,7 +132,7 @@ class RowRunner(AsyncRunner):
             self._most_in_flight = self._in_flight
 
     def _take_outcomes(self, came: StartedRows) -> None:
-        now = self._now()
+        now = self._read_clock()
         for row, outcome in came:
             asked, position, started = self._started.pop(row)
             self._in_flight -= 1
@@ -151,7 +151,7 @@ class RowRunner(AsyncRunner):
         asked, position, started = self._started.pop(row)
         row.cancel()
         self._in_flight -= 1
-        self._took.append(self._now() - started)
+        self._took.append(self._read_clock() - started)
         return asked, position
 
     def _start_worker(
@@ -295,7 +295,7 @@ class RowRunner(AsyncRunner):
             waiting.setdefault(asked, []).append(position)
         self._waiting.clear()
         for asked, positions in waiting.items():
-            self._scheduler.unasked(self._split_off(asked, positions), self._now())
+            self._scheduler.unasked(self._split_off(asked, positions), self._read_clock())
 
     def _split_off(self, asked: _RequestByRow, positions: list[int]) -> ScheduledRequest:
         """The part of ``asked`` at ``positions``, which it will not wait for any more."""
@@ -311,7 +311,7 @@ class RowRunner(AsyncRunner):
         asked.finished = []
         told = self._split_off(asked, [position for position, _ in finished])
         outcomes = [(asked.rows[position], outcome) for position, outcome in finished]
-        now = max(self._now(), asked.ask.deadline) if asked.is_out_of_time else self._now()
+        now = max(self._read_clock(), asked.ask.deadline) if asked.is_out_of_time else self._read_clock()
         self._scheduler.answered(told, outcomes_of(self._connector, outcomes, asked.ask.request.schema), now)
 
 

@@ -182,9 +182,7 @@ class ByteLease:
     # slows the server. (docs/decisions/0080)
     async def expect(self, size: int) -> None:
         """Wait until there is room for ``size`` bytes, of which what comes next is taken first."""
-        granted = self.request(size)
-        if granted is not None:
-            await granted
+        await self.room(size)
         self._spare += size
 
     def settle(self) -> None:

@@ -51,7 +51,7 @@ def spelled_values(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     if types.is_duration(kind):  # microseconds
         return spelled_values(texts, pa.int64()).cast(kind)
     if types.is_boolean(kind):
-        return _booleans(texts)
+        return _read_booleans(texts)
     if types.is_floating(kind):
         return _read_floats(texts, kind)
     return _with_rest(texts, _reader_of_type(kind))
@@ -235,7 +235,7 @@ def is_number(text: str) -> bool:
     return re.fullmatch(_FLOAT, text) is not None
 
 
-def _booleans(texts: pa.Array) -> pa.Array:
+def _read_booleans(texts: pa.Array) -> pa.Array:
     lower = pc.utf8_lower(texts)
     is_true = pc.is_in(lower, value_set=_TRUE)
     return pc.if_else(pc.or_(is_true, pc.is_in(lower, value_set=_FALSE)), is_true, None)
