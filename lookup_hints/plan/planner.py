@@ -256,6 +256,7 @@ _AS_CLOSE = 0.75
 
 
 # Spark refuses these: no join word is an alias, and only a join or a clause follows an alias.
+# (docs/decisions/0257)
 def _refuse_misspelt_joins(statement: Statement) -> None:
     """Refuse ``o LEFT JOINN c`` and ``o JION c``, which the reader of FROM takes for its end."""
     tokens, structure = statement.tokens, statement.structure
