@@ -105,6 +105,8 @@ def test_names_that_are_nearly_join(query: str) -> None:
     [
         "SELECT C.NAME, c.*, o.c.nam, c.name.field FROM o JOIN c ON o.id = c.id",
         "SELECT o.id FROM o JOIN c ON o.id = c.id WHERE EXISTS (SELECT 1 FROM d AS c WHERE c.nope = 1)",
+        # A derived table sees no relation beside it, so this is a column with fields.
+        "SELECT c.name FROM o JOIN c ON o.id = c.id JOIN (SELECT c.part AS part FROM t) d ON d.part = o.id",
         "SELECT x.a, x.b FROM o JOIN c AS x(a, b) ON o.id = x.a",
         "FROM o |> JOIN c ON o.id = c.id |> EXTEND 1 AS n |> SELECT c.name, n",
     ],
