@@ -53,6 +53,7 @@ from lookup_connectors.shared.conversion import is_nested, row_with
 from lookup_connectors.shared.options import pooled_requests, source_name
 from lookup_connectors.shared.postgres_server import unheld_character, without_characters
 from lookup_connectors.shared.source_query import (
+    UNCOUNTED,
     VIEW,
     check_names,
     check_query,
@@ -212,7 +213,7 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
     def statistics(self) -> TableSize:
         """What the catalog of PostgreSQL, DuckDB or SQLite says; nothing of other databases."""
         if query_of(self.table) is not None:
-            return TableSize(None, source="a query, whose rows nobody has counted")
+            return UNCOUNTED
         with AdbcServer.of(self.table, self.OPTIONS).connected() as connection:
             return table_size(connection, self._relation, self._driver)
 

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from asyncmy.errors import MySQLError
+from pyarrow import types
 
 from lookup_connectors.mysql.columns import (
     CatalogColumn,
     MysqlColumn,
+    described_column,
     plan_column,
     quoted,
     reported_type,
 )
 from lookup_connectors.mysql.connections import MysqlConnection
-from lookup_connectors.mysql.lookup_sql import database_and_name
+from lookup_connectors.mysql.failures import is_permanent
+from lookup_connectors.mysql.lookup_sql import MysqlStatements, database_and_name
 from lookup_connectors.mysql.options import ZERO_DATES
+from lookup_connectors.shared.source_query import (
+    UNCOUNTED,
+    derived_table,
+    place_in,
+    place_of_word,
+    pushed_keys_check,
+    query_of,
+    same_name_error,
+)
 from lookup_connectors.shared.sql_parts import find_name, index_check
 from lookup_connectors.shared.sql_parts import quoted as quoted_in_standard_sql
 from lookup_hints.errors import ConnectorError, nearest
@@ -45,28 +59,40 @@ FROM information_schema.statistics WHERE table_schema = ? AND table_name = ? ORD
 """
 _SESSION = "SELECT CURRENT_USER(), DATABASE(), VERSION()"
 _LIMITS = "SELECT @@max_connections, @@max_user_connections"
+_NEAR = re.compile(r"near '(.*)' at line (\d+)$", re.DOTALL)
+_NAMED = re.compile(r"'([^']+)'|FUNCTION (\S+)")
+_TWICE = re.compile("Duplicate column name '(.+)'")
 # Up to this size, reading a table is faster than using an index.
 _SMALL = 1024 * 1024
 
 
 @dataclass(frozen=True)
 class MysqlRelation:
-    """A table or view found in the catalog.
+    """A table or view found in the catalog, or a query.
 
     Args:
-        database: where it is.
-        name: its name.
+        database: where it is; empty for a query.
+        name: its name; empty for a query.
         columns: its columns.
+        query: the query.
     """
 
     database: str
     name: str
     columns: tuple[CatalogColumn, ...]
+    query: str | None = None
 
     @property
     def sql(self) -> str:
-        """Its name as SQL writes it."""
+        """What stands in FROM for it."""
+        if self.query is not None:
+            return derived_table(self.query)
         return f"{quoted(self.database)}.{quoted(self.name)}"
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return self.sql if self.query is None else "its query"
 
 
 @dataclass(frozen=True)
@@ -85,7 +111,10 @@ class CatalogIndex:
 async def find_relation(
     connection: MysqlConnection, source: str, table: LookupTable, default: str | None
 ) -> MysqlRelation:
-    """The table or view that ``source`` names, by itself one of the database ``default``."""
+    """The table or view that ``source`` names, by itself one of the database ``default``; or the query."""
+    query = query_of(table)
+    if query is not None:
+        return await _describe_query(connection, query, table)
     database, name = database_and_name(source)
     database = database or default or ""
     if not database:
@@ -103,6 +132,56 @@ async def find_relation(
     return MysqlRelation(database, own, tuple(CatalogColumn(*row[1:]) for row in found if row[0] == own))
 
 
+async def _describe_query(connection: MysqlConnection, query: str, table: LookupTable) -> MysqlRelation:
+    """The query as a derived table; the server reads it, and runs nothing.
+
+    Raises:
+        ConnectorError: the server does not understand it; the message says where.
+    """
+    no_rows = f"SELECT * FROM {derived_table(query)} LIMIT 0"  # noqa: S608  the user's own
+    try:
+        places = await connection.count_places(query)
+        described = () if places else (await connection.ask_once(no_rows)).fields
+    except MySQLError as error:
+        raise _query_error(query, error, table) from error
+    if places:
+        what = f"'query'{place_of_word(query, '?')}: nothing is bound in it. Write a value in place of '?'."
+        raise ConnectorError(f"table {table.name}: {what}", permanent=True)
+    # The protocol tells the connection's character set. The least of no values has that of the column.
+    texts = [each.name for each in described if described_column(each).charset is not None]
+    asked = ", ".join(f"CHARSET(MIN({quoted(name)}))" for name in texts)
+    told = await connection.rows(f"SELECT {asked} FROM ({no_rows}) AS none") if texts else [()]  # noqa: S608
+    charsets = dict(zip(texts, told[0], strict=True))
+    columns = tuple(described_column(each, charsets.get(each.name)) for each in described)
+    return MysqlRelation("", "", columns, query)
+
+
+def _query_error(query: str, error: MySQLError, table: LookupTable) -> Exception:
+    """What is wrong with the query, and where; a lost connection stays what it is."""
+    state = str(error.sqlstate or "")
+    if len(error.args) != 2 or not state:
+        return error
+    number, said = error.args
+    twice = _TWICE.search(said)
+    if twice is not None:
+        return same_name_error(table, twice[1])
+    text = f"{said.partition('; check the manual')[0]} (error {number}, SQLSTATE {state})"
+    message = f"table {table.name}: 'query'{_place_of_error(query, said)}: the server says: {text}."
+    return ConnectorError(message, permanent=is_permanent(number, state))
+
+
+def _place_of_error(query: str, said: str) -> str:
+    """Where the mistake is: the server names the line and what follows, or a word."""
+    near = _NEAR.search(said)
+    if near is not None:
+        line = sum(len(each) + 1 for each in query.split("\n")[: int(near[2]) - 1])
+        at = query.find(near[1], line) if near[1] else len(query)
+        return place_in(query, at) if at >= 0 else ""
+    named = _NAMED.search(said)
+    word = next(filter(None, named.groups()), "") if named else ""
+    return place_of_word(query, word) or place_of_word(query, word.rpartition(".")[2])
+
+
 def plans_of(relation: MysqlRelation, table: LookupTable) -> dict[str, MysqlColumn]:
     """How each declared column is read.
 
@@ -113,7 +192,7 @@ def plans_of(relation: MysqlRelation, table: LookupTable) -> dict[str, MysqlColu
     is_null = table.options.get(ZERO_DATES.key, "").lower() == "null"
     plans = {}
     for field in table.schema:
-        source = known[find_name(field.name, [*known], table.name, relation.sql)]
+        source = known[find_name(field.name, [*known], table.name, relation.shown)]
         try:
             plans[field.name] = plan_column(source, field, reads_zero_as_null=is_null)
         except ValueError as error:
@@ -163,6 +242,8 @@ async def readable_tables(connection: MysqlConnection) -> list[str]:
 
 async def table_size(connection: MysqlConnection, relation: MysqlRelation) -> tuple[TableSize, float]:
     """The size that the catalog has, and about how many bytes a row takes."""
+    if relation.query is not None:
+        return UNCOUNTED, 0.0
     found = await connection.rows(_SIZE, relation.database, relation.name)
     kind, rows, size, row_bytes = found[0] if found else ("", None, None, None)
     if "VIEW" in kind or rows is None:
@@ -189,7 +270,7 @@ async def health_of(
         ConnectorError: a column cannot be read as declared.
         MySQLError: the user may not read it.
     """
-    yield HealthCheck("table", "ok", relation.sql)
+    yield HealthCheck("table", "ok", relation.shown)
     plans = plans_of(relation, table)
     yield HealthCheck("columns", "ok", f"{len(plans)} as declared")
     ((user, _, _),) = await connection.rows(_SESSION)
@@ -199,7 +280,11 @@ async def health_of(
     size, _ = await table_size(connection, relation)
     indexes = await indexes_of(connection, relation)
     for by in request.keys:
-        yield _check_index(relation, [plans[name] for name in by], indexes, size)
+        key = [plans[name] for name in by]
+        if relation.query is not None:
+            yield await _check_pushed_keys(connection, relation, plans, key)
+        else:
+            yield _check_index(relation, key, indexes, size)
     yield connections_check(request, pool_size, await _connection_limits(connection))
 
 
@@ -209,6 +294,32 @@ async def login_check(connection: MysqlConnection) -> HealthCheck:
     tls = await connection.rows("SHOW SESSION STATUS LIKE 'Ssl_version'")
     shown = f"in database {database}" if database else "in no database"
     return HealthCheck("login", "ok", f"as {user} {shown}, {version}, {(tls and tls[0][1]) or 'without TLS'}")
+
+
+async def _check_pushed_keys(
+    connection: MysqlConnection,
+    relation: MysqlRelation,
+    plans: Mapping[str, MysqlColumn],
+    key: Sequence[MysqlColumn],
+) -> HealthCheck:
+    """Whether the server looks for keys inside the query, by its own EXPLAIN of a lookup."""
+    keys = pa.table({plan.field.name: _two_values(plan.field.type) for plan in key})
+    (asked,) = MysqlStatements(relation.sql, plans).by_keys("EXPLAIN FORMAT=TRADITIONAL SELECT 1", key, keys)
+    told = await connection.ask_once(asked.sql, asked.values)
+    names = [each.name for each in told.fields]
+    steps = [dict(zip(names, row, strict=True)) for row in told.rows]
+    # What is DERIVED is made whole first, unless it is LATERAL. An index that could serve is named.
+    is_whole = any(step["select_type"] == "DERIVED" for step in steps)
+    is_whole |= not any(step["possible_keys"] for step in steps)
+    read = ", ".join(f"{step['type']} of {step['table']} by {step['key'] or 'no index'}" for step in steps)
+    return pushed_keys_check(", ".join(plan.source.name for plan in key), "" if is_whole else read)
+
+
+def _two_values(kind: pa.DataType) -> pa.Array:
+    if types.is_temporal(kind):
+        day, whole = (1, pa.int32()) if types.is_date(kind) else (86_400_000_000, pa.int64())
+        return pa.array([day, 2 * day], whole).cast(kind)
+    return pa.array(["0", "1"]).cast(kind)
 
 
 def _check_index(

@@ -75,28 +75,42 @@ _WIRE_OF_TYPE = {
         for each in ("year", "decimal", "float", "double", "date", "datetime", "timestamp", "time", "bit")
     },
 }
-# Codes of the protocol.
-_WIRES = {
-    **dict.fromkeys((1, 2, 3, 8, 9), "integer"),
+# By codes of the protocol; a bit of its flags, and the number of the character set of bytes.
+_TYPES = {
+    1: "tinyint",
+    2: "smallint",
+    3: "int",
     4: "float",
     5: "double",
     7: "timestamp",
+    8: "bigint",
+    9: "mediumint",
     10: "date",
     11: "time",
     12: "datetime",
     13: "year",
     16: "bit",
-    245: "text",
+    245: "json",
     246: "decimal",
 }
+_LARGE = 252
+_UNSIGNED = 32
 _BINARY = 63
-"""The number of the character set of bytes."""
 
 
-def wire_of(described: Any) -> str:
-    """How a column of an answer is sent, by the driver's description of it."""
+def described_column(described: Any, charset: str | None = None) -> CatalogColumn:
+    """The column of an answer, by the driver's description of it; ``charset`` is that of its texts."""
     is_text = described.charsetnr != _BINARY
-    return _WIRES.get(described.type_code, "text" if is_text else "bytes")
+    large, small = ("text", "varchar") if is_text else ("blob", "varbinary")
+    name = _TYPES.get(described.type_code, large if described.type_code == _LARGE else small)
+    is_unsigned, digits, sql = bool(described.flags & _UNSIGNED), described.length, name
+    if name == "decimal":
+        digits -= (described.scale > 0) + (not is_unsigned)  # the point, and a sign
+        sql = f"decimal({digits},{described.scale})"
+    if is_unsigned and name in (*_INTEGERS, "decimal"):
+        sql += " unsigned"
+    charset = charset or "utf8mb4" if name in ("text", "varchar") else None
+    return CatalogColumn(described.name, name, sql, charset, None, digits, described.scale, "")
 
 
 def quoted(name: str) -> str:

@@ -61,11 +61,20 @@ class MysqlConnection:
         result = await statement.execute(values)
         return Found(result.fields, result.rows)
 
-    async def rows(self, sql: str, *values: object) -> Sequence[tuple[Any, ...]]:
-        """The rows of a query of the catalog, which is not kept."""
+    async def ask_once(self, sql: str, values: Sequence[object] = ()) -> Found:
+        """The rows of a statement that is not kept."""
         async with await self.driver.prepare(sql) as statement:
-            rows: Sequence[tuple[Any, ...]] = (await statement.execute(values)).rows
-            return rows
+            result = await statement.execute(values)
+            return Found(result.fields, result.rows)
+
+    async def rows(self, sql: str, *values: object) -> Sequence[tuple[Any, ...]]:
+        """The rows of a query of the catalog."""
+        return (await self.ask_once(sql, values)).rows
+
+    async def count_places(self, sql: str) -> int:
+        """How many values are to be bound in a statement, which the server reads and does not run."""
+        async with await self.driver.prepare(sql) as statement:
+            return int(statement.parameter_count)
 
     async def open_stream(self, sql: str) -> Any:
         """A cursor over the rows of ``sql``, which come as texts and bytes, as fast as they are taken."""

@@ -23,12 +23,12 @@ from lookup_connectors.mysql.catalog import (
 )
 from lookup_connectors.mysql.columns import (
     MysqlColumn,
+    described_column,
     explain_refusal,
     holds_all,
     is_zero_date,
     quoted,
     reported_type,
-    wire_of,
     without_characters,
 )
 from lookup_connectors.mysql.connections import Found, MysqlConnection, MysqlPool
@@ -46,6 +46,7 @@ from lookup_connectors.shared.answer_sizes import COPIES, AnswerSizes
 from lookup_connectors.shared.conversion import ToArrow, convert, row_with
 from lookup_connectors.shared.options import POOL_SIZE, option_error
 from lookup_connectors.shared.pooled_sql import PooledSqlConnector
+from lookup_connectors.shared.source_query import MYSQL_PIECE, check_query
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import (
     Answer,
@@ -88,11 +89,13 @@ class MysqlConnector(PooledSqlConnector[_OpenMysql, MysqlConnection]):
 
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
     SERVER = "the server"
+    PIECE = MYSQL_PIECE
     DRIVERS = ("asyncmy",)
 
     def check(self) -> None:
         """Refuse a server given twice or not at all, a URL that cannot be read, and what names no table."""
         check_server(self.table)
+        check_query(self.table, self.PIECE)
         if not has_reference(self._source_table):
             try:
                 database_and_name(self._source_table)
@@ -212,7 +215,7 @@ class MysqlConnector(PooledSqlConnector[_OpenMysql, MysqlConnection]):
             if request.order is not None:
                 places = [question.begin + row[0] for row in found.rows]
                 found = Found(found.fields[1:], [row[1:] for row in found.rows])
-            if [wire_of(each) for each in found.fields[: len(expected)]] != expected:
+            if [described_column(each).wire for each in found.fields[: len(expected)]] != expected:
                 raise _ColumnsChanged
             parts.append((found, places))
         return parts

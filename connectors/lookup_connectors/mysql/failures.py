@@ -53,6 +53,11 @@ class MysqlFailure(ConnectorError):
     ending: Ending = "unknown"
 
 
+def is_permanent(number: int, state: str) -> bool:
+    """Whether asking again cannot help, by the number and the SQLSTATE of a failure."""
+    return number not in _REFUSED and (number in _PERMANENT or bool(_PERMANENT_STATES.match(state)))
+
+
 class MysqlFailures:
     """Translates the driver's errors for a table; ``mask`` hides its secrets."""
 
@@ -91,13 +96,16 @@ class MysqlFailures:
         state = str(error.sqlstate or "")
         if not state:  # it is the driver's own
             return self._make_error(f"the connection to the server failed: {said}", ending="lost")
-        permanent = bool(_PERMANENT_STATES.match(state)) or number in _PERMANENT
         ending: Ending = "lost" if _LOST.match(state) else "unknown"
         if number in _REFUSED:
-            permanent, ending = False, "refused"
+            ending = "refused"
         text = f"the server says: {said} (error {number}, SQLSTATE {state})"
         return self._make_error(
-            text, _TIPS.get(number, ""), permanent=permanent, check=_CHECKS.get(number, ""), ending=ending
+            text,
+            _TIPS.get(number, ""),
+            permanent=is_permanent(number, state),
+            check=_CHECKS.get(number, ""),
+            ending=ending,
         )
 
     def _make_error(

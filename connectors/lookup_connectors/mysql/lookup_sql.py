@@ -68,14 +68,14 @@ class MysqlStatements:
         columns = ", ".join(self._select_list(request.columns))
         by = [self.plans[name] for name in request.key_columns]
         if request.order is None:
-            return self._by_keys(f"SELECT {columns}", by, keys)
+            return self.by_keys(f"SELECT {columns}", by, keys)
         return self._by_order(columns, by, keys, request.order)
 
     def sizes_of(self, request: LookupRequest, keys: pa.Table) -> Iterator[BoundStatement]:
         """The statements that ask how many bytes the large values of these rows have."""
         wide = (self.plans[name].selected() for name in request.columns if self.plans[name].source.is_wide)
         total = " + ".join(f"COALESCE(SUM(OCTET_LENGTH({column})), 0)" for column in wide)
-        return self._by_keys(f"SELECT {total}", [self.plans[name] for name in request.key_columns], keys)
+        return self.by_keys(f"SELECT {total}", [self.plans[name] for name in request.key_columns], keys)
 
     def is_wide(self, columns: Sequence[str]) -> bool:
         """Whether rows of these columns may have large values."""
@@ -90,7 +90,8 @@ class MysqlStatements:
         yield from (self.plans[name].odd_date() for name in self.odd_dates(columns))
 
     # Few sizes, so that few statements are prepared: powers of two, and the last key is repeated.
-    def _by_keys(self, select: str, by: Sequence[MysqlColumn], keys: pa.Table) -> Iterator[BoundStatement]:
+    def by_keys(self, select: str, by: Sequence[MysqlColumn], keys: pa.Table) -> Iterator[BoundStatement]:
+        """The statements that begin with ``select`` and ask for the rows of all ``keys``."""
         compared = ", ".join(plan.selected() for plan in by)
         one = ", ".join("?" * len(by))
         compared, one = (f"({compared})", f"({one})") if len(by) > 1 else (compared, one)

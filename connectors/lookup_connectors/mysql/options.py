@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote
 
 from lookup_connectors.shared.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_connectors.shared.options import POOL_SIZE, option_error, server_problems
+from lookup_connectors.shared.source_query import QUERY
 from lookup_hints.errors import OptionError, did_you_mean
 from lookup_hints.spi import DURATION, FILE, TEXT, LookupTable, Option, choice, integer
 from lookup_hints.spi.address import origin_text, resolved, split_url
@@ -34,6 +35,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("user", TEXT, "User; needed where `url` does not name one."),
     Option("password", TEXT, "Password of the user.", secret=True, may_call=True),
     Option("table-name", TEXT, "`table` or `database.table`, as in SQL; the table's own name by default."),
+    QUERY,
     Option(
         "sslmode",
         choice("disable", "require", "verify_ca", "verify_full"),

@@ -24,7 +24,14 @@ from lookup_connectors.postgres.inet_and_cidr import (
     plan_addresses,
 )
 from lookup_connectors.shared.postgres_server import SECONDS, SIZE, is_permanent, size_of
-from lookup_connectors.shared.source_query import check_names, derived_table, place_in, query_of
+from lookup_connectors.shared.source_query import (
+    UNCOUNTED,
+    check_names,
+    derived_table,
+    place_in,
+    pushed_keys_check,
+    query_of,
+)
 from lookup_connectors.shared.sql_parts import index_check as shared_index_check
 from lookup_hints.errors import ConnectorError, nearest
 from lookup_hints.spi import HealthCheck, HealthRequest, LookupTable, TableSize, connections_check
@@ -258,7 +265,7 @@ def _find_source_column(name: str, relation: CatalogRelation, table: str) -> Sou
 async def table_size(connection: asyncpg.Connection, source: str, table: LookupTable) -> TableSize:
     """The size in the catalog of the table or view that SQL resolves ``source`` to; unknown of a query."""
     if query_of(table) is not None:
-        return TableSize(None, source="a query, whose rows nobody has counted")
+        return UNCOUNTED
     return size_of(await connection.fetchrow(SIZE, source, timeout=SECONDS))
 
 
@@ -361,11 +368,9 @@ async def _check_pushed_keys(
     told = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) {asked}"))
     steps = list(_steps_of(told[0]["Plan"]))
     if any(step["Node Type"] == "Subquery Scan" and "Filter" in step for step in steps):
-        what = f"{names} is compared with the rows of the query: each request runs all of it"
-        cure = "Take LIMIT, GROUP BY, windows or UNION out of it, or set 'lookup.access' = 'scan'."
-        return HealthCheck("index", "warn", what, cure)
-    read = ", ".join(dict.fromkeys(_step_text(step) for step in steps if "Relation Name" in step))
-    return HealthCheck("index", "ok", f"{names} is looked for inside the query: {read}")
+        return pushed_keys_check(names, "")
+    read = dict.fromkeys(_step_text(step) for step in steps if "Relation Name" in step)
+    return pushed_keys_check(names, ", ".join(read) or "no table is read")
 
 
 def _steps_of(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from lookup_connectors.shared.answer_sizes import AnswerSizes
 from lookup_connectors.shared.conversion import is_nested
 from lookup_connectors.shared.options import pooled_requests, source_name
-from lookup_connectors.shared.source_query import remarks_on
+from lookup_connectors.shared.source_query import PIECE, remarks_on
 from lookup_connectors.shared.sql_parts import can_filter, can_order
 from lookup_hints.errors import LookupTimeout, counted
 from lookup_hints.spi import (
@@ -86,6 +86,8 @@ class PooledSqlConnector(
     SERVER: ClassVar[str]
     """What the server is called in messages."""
     STEPS = ("login", "table", "columns", "rights")
+    PIECE: ClassVar = PIECE
+    """A piece of its SQL."""
 
     def __init__(self, table: LookupTable) -> None:
         super().__init__(table)
@@ -106,7 +108,7 @@ class PooledSqlConnector(
         return can_filter(self.table.schema.field(wanted.column).type, wanted)
 
     def remarks(self) -> Sequence[str]:
-        return remarks_on(self.table)
+        return remarks_on(self.table, self.PIECE)
 
     def requests_at_once(self) -> int | None:
         """One for each connection, and one more each, so that none waits for the task's next one."""

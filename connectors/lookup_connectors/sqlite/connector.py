@@ -22,10 +22,12 @@ from lookup_connectors.shared.conversion import convert, row_with
 from lookup_connectors.shared.options import check_file_exists
 from lookup_connectors.shared.source_query import (
     QUERY,
+    UNCOUNTED,
     VIEW,
     check_names,
     check_query,
-    place_in,
+    place_of_word,
+    pushed_keys_check,
     query_of,
     remarks_on,
 )
@@ -254,7 +256,7 @@ class SqliteConnector(
                 told = []
             numbers = None if told else self._row_numbers(connection)
         if query_of(self.table) is not None:
-            return TableSize(None, source="a query, whose rows nobody has counted")
+            return UNCOUNTED
         if told:
             return analysed_size(told)
         if numbers is None:
@@ -402,9 +404,7 @@ class SqliteConnector(
     def _query_error(self, query: str, error: sqlite3.Error) -> ConnectorError:
         """What is wrong with the query, and where: SQLite names the word, or the column."""
         named = re.search(r'near "(.+?)"|no such (?:column|table|function): (?:main\.)?(\S+)', str(error))
-        word = next(filter(None, named.groups()), "") if named else ""
-        at = query.find(word) if word else -1
-        where = place_in(query, at) if at >= 0 else ""
+        where = place_of_word(query, next(filter(None, named.groups()), "") if named else "")
         return self._table_error(f"'query'{where}: SQLite says: {error}.", permanent=True)
 
     def _schema_version(self, connection: sqlite3.Connection) -> int:
@@ -486,17 +486,9 @@ class SqliteConnector(
 
 def _pushed_keys_check(names: str, plan: Sequence[str]) -> HealthCheck:
     """Whether SQLite looks for keys inside the query, by its own plan."""
-    whole = next(
-        (step for step in plan if re.match(r"(MATERIALIZE|CO-ROUTINE) (found|lookup query)", step)), None
-    )
+    is_whole = any(re.match(r"(MATERIALIZE|CO-ROUTINE) (found|lookup query)", step) for step in plan)
     searched = [step for step in plan if step.startswith("SEARCH") and "AUTOMATIC" not in step]
-    if whole is None and searched:
-        return HealthCheck(
-            "index", "ok", f"{names} is looked for inside the query: {'; '.join(searched).lower()}"
-        )
-    what = f"{names} is compared with the rows of the query: each request runs all of it"
-    cure = "Take LIMIT, GROUP BY, windows or UNION out of it, or set 'lookup.access' = 'scan'."
-    return HealthCheck("index", "warn", what, cure)
+    return pushed_keys_check(names, "" if is_whole else "; ".join(searched).lower())
 
 
 @contextmanager

@@ -56,7 +56,14 @@ def session(spark: SparkSession, mariadb_server: MariaDbServer) -> LookupSession
     return own
 
 
-def test_every_type_by_a_composite_key_equals_sparks_own_join(session: LookupSession) -> None:
+@pytest.mark.parametrize(
+    "source", ["'table-name' = 'Customers'", "'query' = 'SELECT * FROM Customers # all'"]
+)
+def test_every_type_by_a_composite_key_equals_sparks_own_join(session: LookupSession, source: str) -> None:
+    session.sql(
+        f"CREATE OR REPLACE TEMPORARY TABLE customers ({COLUMNS}, PRIMARY KEY (id, part) NOT ENFORCED) WITH"
+        f" ('connector' = 'mysql', 'url' = '${{conf:my.dsn}}', {source})"
+    )
     session.sql("SELECT * FROM customers").createOrReplaceTempView("read_whole")
     assert session.spark.table("read_whole").count() == 3
     query = "SELECT o.n, c.* FROM orders o LEFT JOIN {} c ON o.id = c.id AND o.part = c.part"
@@ -99,10 +106,12 @@ def test_a_large_table_is_read_in_parts_each_row_once(session: LookupSession) ->
     assert len(session.sql("SELECT id FROM large LIMIT 7").collect()) == 7
 
 
-def test_of_many_rows_of_a_key_the_server_finds_those_that_held(session: LookupSession) -> None:
+@pytest.mark.parametrize("source", ["'table-name' = 'quotes'", "'query' = 'SELECT * FROM quotes'"])
+def test_of_many_rows_of_a_key_the_server_finds_those_that_held(session: LookupSession, source: str) -> None:
     session.sql(
         "CREATE TEMPORARY TABLE quotes (sym INT, since TIMESTAMP, price DECIMAL(10,2), PRIMARY KEY (sym, since)"
-        " NOT ENFORCED) WITH ('connector' = 'mysql', 'url' = '${conf:my.dsn}', 'lookup.valid-from' = 'since')"
+        " NOT ENFORCED) WITH ('connector' = 'mysql', 'url' = '${conf:my.dsn}', 'lookup.valid-from' = 'since',"
+        f" {source})"
     )
     session.sql(
         "CREATE TEMPORARY VIEW trades AS SELECT id AS no, CAST(id % 21 AS INT) AS sym,"
@@ -132,14 +141,18 @@ def test_any_filter_below_any_join_gives_the_rows_of_ordinary_tables(
     )
     mariadb_server.insert("spark.goods", given)
     session.spark.createDataFrame(given, GOODS).createOrReplaceTempView("plain")
-    session.sql(
-        f"CREATE TEMPORARY TABLE goods ({GOODS}) WITH ('connector' = 'mysql', 'url' = '${{conf:my.dsn}}')"
-    )
+    sources = {"goods": "'table-name' = 'goods'", "asked": "'query' = 'SELECT * FROM goods'"}
+    for name, source in sources.items():
+        session.sql(
+            f"CREATE TEMPORARY TABLE {name} ({GOODS}) WITH"
+            f" ('connector' = 'mysql', 'url' = '${{conf:my.dsn}}', {source})"
+        )
     session.sql("SELECT * FROM VALUES (-1), (1), (2), (NULL) AS o (n)").createOrReplaceTempView("o")
     texts = [query(random) for _ in range(QUERIES)]
     frames = []
     for text in texts:
-        frames += [session.spark.sql(text.replace("{g}", "plain")), session.sql(text.replace("{g}", "goods"))]
+        named = text.replace("{g}", random.choice([*sources]))
+        frames += [session.spark.sql(text.replace("{g}", "plain")), session.sql(named)]
     found = iter(answers(frames))
     for text in texts:
         wanted = next(found)
