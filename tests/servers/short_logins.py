@@ -39,7 +39,7 @@ class Issuer:
     """
 
     def __init__(self, grant: Callable[[str, float], None], life: float = LIFE) -> None:
-        self._grant, self._life = grant, life
+        self.grant, self._life = grant, life
         self._at_work = threading.Lock()
         self.given: list[str] = []
 
@@ -47,7 +47,7 @@ class Issuer:
         assert self._at_work.acquire(blocking=False), "one call at a time in a process"
         try:
             token = token_urlsafe()
-            self._grant(token, self._life)
+            self.grant(token, self._life)
             self.given.append(token)
             return token, self._life * (1.6 if len(self.given) % 2 == 0 else 1.0)
         finally:

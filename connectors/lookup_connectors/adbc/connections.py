@@ -23,6 +23,7 @@ from adbc_driver_manager import dbapi
 from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE, find_library
 from lookup_connectors.adbc.failures import DRIVER_ERRORS, DriverFailure, explained
 from lookup_connectors.adbc.options import check_options, database_options
+from lookup_connectors.shared.logins import connect_by_login
 from lookup_connectors.shared.source_query import VIEW, query_of
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import LookupTable, Option, reporting
@@ -58,6 +59,7 @@ class AdbcServer:
     """How to connect, from the options of a table, with references resolved on this machine."""
 
     table: LookupTable
+    declared: tuple[Option, ...]
     options: Mapping[str, Any]
     secrets: frozenset[str]
     local: WeakKeyDictionary[dbapi.Connection, str] = field(default_factory=WeakKeyDictionary, init=False)
@@ -67,12 +69,28 @@ class AdbcServer:
     def of(cls, table: LookupTable, declared: tuple[Option, ...]) -> AdbcServer:
         """The server of ``table``; what is not allowed is refused here, before anything is loaded."""
         options, secrets = table.read(declared)
-        given = {key: table.resolve(text, option=key, known=secrets) for key, text in table.options.items()}
+        given = {
+            key: table.resolve(text, option=key, known=secrets, calling=True)
+            for key, text in table.options.items()
+        }
         check_options(table, given)
-        return cls(table, options, frozenset(secrets))
+        return cls(table, declared, options, frozenset(secrets))
 
     def connected(self) -> dbapi.Connection:
-        """A new database and a connection to it; blocks."""
+        """A new database and a connection to it, by the login that functions give now, if any do; blocks."""
+        if not self.table.called:
+            return self._open_database()
+
+        async def connect(server: AdbcServer) -> dbapi.Connection:
+            return server._open_database()
+
+        return asyncio.run(connect_by_login(self.table, self._read_anew, connect, _is_refused_login))
+
+    def _read_anew(self) -> tuple[AdbcServer, set[str]]:
+        server = self.of(self.table, self.declared)
+        return server, {*server.secrets}
+
+    def _open_database(self) -> dbapi.Connection:
         library = find_library(self.options["driver"], self.options["entrypoint"], self.table.name)
         database = database_options(self.table, self.options)
         entry_point = {"entrypoint": library.entry_point} if library.entry_point else {}
@@ -135,7 +153,11 @@ class AdbcServer:
             _run_script(connection, "COMMIT")
 
     def explained(self, error: Exception) -> DriverFailure:
-        return explained(error, self.table.name, masker(set(self.secrets)))
+        return explained(error, self.table.name, masker({*self.secrets, *self.table.secrets(self.declared)}))
+
+
+def _is_refused_login(error: Exception) -> bool:
+    return isinstance(error, DriverFailure) and error.is_refused_login
 
 
 def _missing_settings(connection: dbapi.Connection) -> str:

@@ -156,7 +156,7 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
     async def aopen(self) -> None:
         """Connect once, so that a bad setting shows early, and look at the columns."""
         await self.aclose()
-        server = AdbcServer.of(self.table, self.OPTIONS)
+        server = await asyncio.to_thread(AdbcServer.of, self.table, self.OPTIONS)  # functions may block
         connections = Connections(server, server.options["pool-size"])
         limit = server.options[MAX_BYTES_IN_FLIGHT.key] // server.options["pool-size"]
         try:

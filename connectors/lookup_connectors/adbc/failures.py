@@ -45,6 +45,7 @@ class DriverFailure(ConnectorError):
     """A driver raised an error; ``ending`` is the state of its database by that."""
 
     ending: Ending = "unknown"
+    is_refused_login = False
 
 
 def explained(error: Exception, table: str, mask: Callable[[str], str]) -> DriverFailure:
@@ -57,6 +58,8 @@ def explained(error: Exception, table: str, mask: Callable[[str], str]) -> Drive
         permanent=_is_permanent(error, state, text),
     )
     failure.ending = _ending_of(error, state, text)
+    is_known = getattr(error, "status_code", None) == AdbcStatusCode.UNAUTHENTICATED
+    failure.is_refused_login = is_known or state.startswith("28") or "authentication failed" in text
     return failure
 
 

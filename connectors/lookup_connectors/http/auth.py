@@ -19,6 +19,7 @@ from lookup_connectors.http.network import basic
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import HttpFailure, KeptConnectionLost, Response
 from lookup_connectors.shared.bytes_in_flight import ByteLease
+from lookup_connectors.shared.logins import connect_by_login
 from lookup_hints.spi import LookupTable, Option
 from lookup_hints.spi.secrets import calls
 
@@ -68,9 +69,10 @@ class ClientCredentials(Auth):
     """OAuth2 client credentials: one token for all, fetched when first wanted and renewed before it ends.
 
     Args:
-        table: its name, for messages.
+        table: the table.
+        declared: the options of the connector.
         url: where tokens are fetched.
-        client: name and secret.
+        client: the client's name.
         in_body: whether the secret goes into the form.
         extra: more of the form.
         secrets: takes each token, which may not be shown.
@@ -80,16 +82,18 @@ class ClientCredentials(Auth):
 
     def __init__(
         self,
-        table: str,
+        table: LookupTable,
+        declared: tuple[Option, ...],
         *,
         url: str,
-        client: tuple[str, str],
+        client: str,
         in_body: bool,
         extra: dict[str, str],
         secrets: set[str],
     ) -> None:
         super().__init__({})
-        self._table = table
+        self._lookup_table, self._declared = table, declared
+        self._table = table.name
         self._url = url
         self._client = client
         self._in_body = in_body
@@ -109,7 +113,7 @@ class ClientCredentials(Auth):
         fetches = self._fetches
         async with one_of(self._fetching, lease):
             if self._fetches == fetches:
-                await self._fetch_token(client, lease, timeout)
+                await self._renew_token(client, lease, timeout)
             elif self._failure is not None:
                 raise self._failure
         return self._headers
@@ -118,15 +122,19 @@ class ClientCredentials(Auth):
         if self._headers == refused:
             self._renew_at = -math.inf  # those who wait for it still take it: they are refused, too
 
-    async def _fetch_token(self, client: HttpClient, lease: ByteLease, timeout: float) -> None:
-        request = self._token_request()
+    async def _renew_token(self, client: HttpClient, lease: ByteLease, timeout: float) -> None:
         failure: HttpFailure | None = None
-        try:
+
+        async def fetch(secret: str) -> None:
+            request = self._token_request(secret)
             try:
                 response = await client.send(request, timeout, lease)
             except KeptConnectionLost:
                 response = await client.send(request, timeout, lease, fresh=True)
             self._read_token(response)
+
+        try:
+            await connect_by_login(self._lookup_table, self._read_secret, fetch, _is_refused_client)
         except HttpFailure as error:
             failure = error
         # Not where this task is cancelled: the next one fetches.
@@ -135,14 +143,18 @@ class ClientCredentials(Auth):
         if failure is not None:
             raise failure
 
-    def _token_request(self) -> Request:
+    def _read_secret(self) -> tuple[str, set[str]]:
+        options, used = self._lookup_table.read(self._declared)
+        return options["oauth2-client-secret"], used
+
+    def _token_request(self, secret: str) -> Request:
         form = {"grant_type": "client_credentials", **self._extra}
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
         if self._in_body:
-            form |= dict(zip(("client_id", "client_secret"), self._client, strict=True))
+            form |= {"client_id": self._client, "client_secret": secret}
         else:
             headers["Authorization"] = basic(
-                *(quote(part, safe="") for part in self._client)
+                quote(self._client, safe=""), quote(secret, safe="")
             )  # RFC 6749, 2.3.1
         return Request("POST", self._url, headers, urlencode(form, quote_via=quote_plus).encode())
 
@@ -177,6 +189,12 @@ class ClientCredentials(Auth):
         )
 
 
+def _is_refused_client(error: Exception) -> bool:
+    return (
+        isinstance(error, HttpFailure) and error.response is not None and error.response.status in (400, 401)
+    )
+
+
 def _token_lifetime(told: Any) -> float:
     """The seconds that a token lives, as its answer says it; an hour where it does not."""
     try:
@@ -184,6 +202,10 @@ def _token_lifetime(told: Any) -> float:
     except (TypeError, ValueError):
         return 3600.0
     return seconds if seconds > 0 else 3600.0
+
+
+# Options that are sent in headers as they are.
+_IN_HEADERS = ("password", "token", "api-key", "header.")
 
 
 # --- from options ---------------------------------------------------------------------------------
@@ -212,16 +234,17 @@ def auth_of(
     """
     if options["aws-service"] is not None:
         return AwsSignature(table.name, options, secrets)
-    if table.called:
+    if any(calls(text) for key, text in table.options.items() if key.startswith(_IN_HEADERS)):
         return CalledAuth(table, declared)
     if static := _static_headers(options):
         return Auth(static)
     if options["oauth2-token-url"] is not None:
         extra = {name: options[f"oauth2-{name}"] for name in ("scope", "audience")}
         return ClientCredentials(
-            table.name,
+            table,
+            declared,
             url=options["oauth2-token-url"],
-            client=(options["oauth2-client-id"], options["oauth2-client-secret"]),
+            client=options["oauth2-client-id"],
             in_body=options["oauth2-client-auth"] == "body",
             extra={name: text for name, text in extra.items() if text},
             secrets=secrets,

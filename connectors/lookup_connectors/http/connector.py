@@ -66,7 +66,7 @@ from lookup_hints.spi import (
     connections_check,
 )
 from lookup_hints.spi.request_and_answer import identity_of_file
-from lookup_hints.spi.secrets import known_secrets, masker
+from lookup_hints.spi.secrets import calls, known_secrets, masker
 
 if TYPE_CHECKING:
     from lookup_connectors.http.client_httptools import HttptoolsClient
@@ -129,7 +129,8 @@ class HttpConnector(
     async def aopen(self) -> None:
         """Read the options; the first request makes the first connection."""
         await self.aclose()
-        self._live = OpenHttp(self.table)
+        opening = asyncio.to_thread(OpenHttp, self.table) if self.table.called else None  # a call may block
+        self._live = await opening if opening is not None else OpenHttp(self.table)
 
     async def aclose(self) -> None:
         live, self._live = self._live, None
@@ -221,7 +222,7 @@ class HttpConnector(
         home = check_address(_resolve_templates(self.table, set()).address)
         host, port = host_and_port(options["proxy"] or home)
         is_tls = not options["proxy"] and home.startswith("https:")
-        return [Endpoint(host, port, _tls_of(self.table.name, options) if is_tls else None)]
+        return [Endpoint(host, port, _tls_of(self.table, options) if is_tls else None)]
 
     def health(self, request: HealthRequest) -> Iterator[HealthCheck]:
         """The number of connections; everything else shows in the trial lookups."""
@@ -304,7 +305,7 @@ class OpenHttp:
             connect_timeout=options["connect-timeout"],
             idle_timeout=options["idle-timeout"],
             most_bytes=options["max-response-bytes"],
-            tls=_tls_of(table.name, options),
+            tls=_tls_of(table, options),
             proxy=options["proxy"],
             environment=options["use-environment"],
         )
@@ -490,5 +491,8 @@ def _resolve_templates(table: LookupTable, secrets: set[str]) -> Templates:
     )
 
 
-def _tls_of(table: str, options: Mapping[str, Any]) -> ssl.SSLContext:
-    return tls_context(table, *(options[f"tls-{name}"] for name in ("ca", "cert", "key", "key-password")))
+def _tls_of(table: LookupTable, options: Mapping[str, Any]) -> ssl.SSLContext:
+    if calls(table.options.get("tls-key-password", "")):
+        options, _ = table.read(OPTIONS)
+    given = (options[f"tls-{name}"] for name in ("ca", "cert", "key", "key-password"))
+    return tls_context(table.name, *given)

@@ -193,7 +193,7 @@ WHO = (
     Option("api-key-header", TEXT, "The header of the API key.", default="X-API-Key"),
     Option("oauth2-token-url", TEXT, "Where a token is fetched, with client credentials."),
     Option("oauth2-client-id", TEXT, "The client's name."),
-    Option("oauth2-client-secret", TEXT, "The client's secret.", secret=True),
+    Option("oauth2-client-secret", TEXT, "The client's secret.", secret=True, may_call=True),
     Option("oauth2-scope", TEXT, "The scope to ask for."),
     Option("oauth2-audience", TEXT, "The audience to ask for."),
     Option("oauth2-client-auth", choice("header", "body"), "Where the secret goes.", default="header"),
@@ -205,7 +205,7 @@ WHO = (
     Option("tls-ca", FILE, "File of the authorities to trust, on each worker."),
     Option("tls-cert", FILE, "File of the client's certificate."),
     Option("tls-key", FILE, "File of the client's private key, where it is not with the certificate."),
-    Option("tls-key-password", TEXT, "Password of the private key.", secret=True),
+    Option("tls-key-password", TEXT, "Password of the private key.", secret=True, may_call=True),
 )  # fmt: skip
 
 OPTIONS = (*REQUEST, *RESPONSE, *OUTCOMES, *ERRORS, *LIMITS, *WHO)

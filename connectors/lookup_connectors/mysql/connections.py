@@ -15,6 +15,7 @@ from asyncmy.errors import MySQLError
 from lookup_connectors.mysql.failures import ACCESS_DENIED, DRIVER_ERRORS, MysqlFailures
 from lookup_connectors.mysql.options import OPTIONS, MysqlServer, checked_server
 from lookup_connectors.shared.bytes_in_flight import MAX_BYTES_IN_FLIGHT
+from lookup_connectors.shared.logins import connect_by_login
 from lookup_hints.errors import ConnectorError, NotAllowed, OptionError
 from lookup_hints.spi import LookupTable, reporting
 from lookup_hints.spi.secrets import masker
@@ -81,6 +82,10 @@ class MysqlConnection:
         cursor = self.driver.cursor(SSCursor)
         await cursor.execute(sql)
         return cursor
+
+
+def _is_refused_login(error: Exception) -> bool:
+    return isinstance(error, MySQLError) and error.args[0] == ACCESS_DENIED
 
 
 class MysqlPool:
@@ -162,16 +167,7 @@ class MysqlPool:
         """A connection with the login that functions give now, if any do; a refused one is replaced once."""
         if not self._table.called:
             return await self._connect_to(self._server)
-        server, secrets = await asyncio.to_thread(self._read_server)
-        try:
-            return await self._connect_to(server)
-        except MySQLError as error:
-            if error.args[0] != ACCESS_DENIED or not await asyncio.to_thread(
-                self._table.forget_called, secrets
-            ):
-                raise
-        server, _secrets = await asyncio.to_thread(self._read_server)
-        return await self._connect_to(server)
+        return await connect_by_login(self._table, self._read_server, self._connect_to, _is_refused_login)
 
     def _read_server(self) -> tuple[MysqlServer, set[str]]:
         options, secrets = self._table.read(OPTIONS)

@@ -23,6 +23,7 @@ from lookup_connectors.postgres.failures import (
 from lookup_connectors.postgres.options import OPTIONS, checked_target, warn_without_effect
 from lookup_connectors.postgres.url import Target
 from lookup_connectors.shared.bytes_in_flight import MAX_BYTES_IN_FLIGHT
+from lookup_connectors.shared.logins import connect_by_login
 from lookup_hints.errors import ConnectorError, NotAllowed, OptionError
 from lookup_hints.spi import LookupTable, reporting
 from lookup_hints.spi.secrets import masker
@@ -137,18 +138,19 @@ class PostgresEndpoint:
 
     async def _connect_anew(self, *_: Any, **given: Any) -> asyncpg.Connection:
         """A connection with the login that functions give now; a refused one is replaced once."""
-        target, secrets = await asyncio.to_thread(self._read_target)
-        try:
+
+        async def connect(target: Target) -> asyncpg.Connection:
             return await asyncpg.connect(**given, **_driver_arguments(target))
-        except asyncpg.InvalidAuthorizationSpecificationError:
-            if not await asyncio.to_thread(self._table.forget_called, secrets):
-                raise
-        target, _secrets = await asyncio.to_thread(self._read_target)
-        return await asyncpg.connect(**given, **_driver_arguments(target))
+
+        return await connect_by_login(self._table, self._read_target, connect, _is_refused_login)
 
     def _read_target(self) -> tuple[Target, set[str]]:
         options, secrets = self._table.read(OPTIONS)
         return checked_target(self._table, options), secrets
+
+
+def _is_refused_login(error: Exception) -> bool:
+    return isinstance(error, asyncpg.InvalidAuthorizationSpecificationError)
 
 
 def _server_settings(ours: Mapping[str, str], target: Target) -> dict[str, str]:

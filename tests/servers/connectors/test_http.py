@@ -22,6 +22,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pytest
+from cryptography.hazmat.primitives import serialization
 from lookup_connectors.http import HttpConnector
 from lookup_connectors.http.request import TemplateKeys, parse_json_body
 
@@ -29,10 +30,12 @@ from lookup_hints.errors import ConnectorError, OptionError
 from lookup_hints.limits.circuit_breaker import Pause
 from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ
 from lookup_hints.spi.request_and_answer import LookupTable, Miss, Outcome, RowRequest
+from lookup_hints.spi.secrets import known_secrets
 from tests.servers.certificates import Certificates
 from tests.servers.connectors import http_asking
 from tests.servers.connectors.http_asking import SCHEMA, ask, connector_of, during, failure, rows_of, table_of
 from tests.servers.http_server import ORDERS, Api, running_api
+from tests.servers.short_logins import function_of
 from tests.unit.connectors.asking import awaited_failure, request_for
 
 ONE = {"id": 1, "name": "n1"}
@@ -980,6 +983,30 @@ def test_refused_client_credentials_are_permanent_and_not_shown(api: Api) -> Non
     assert "no token from 'oauth2-token-url': it answered 401: invalid_client" in str(error)
 
 
+@pytest.mark.parametrize("way", ["header", "body"])
+def test_a_client_secret_of_a_function_is_asked_for_again_when_it_is_refused(api: Api, way: str) -> None:
+    secrets = ["0ld-secret", "s3cret/+", "s3cret/+"]
+    with function_of(lambda: secrets.pop(0)) as reference:
+        table = oauth(api, oauth2_client_secret=reference, oauth2_client_auth=way)
+        HttpConnector(table).check()
+        assert len(ask(table, {"id": list(range(10))})) == 10
+    assert secrets == ["s3cret/+"]
+    assert api.targets()["/token"] == 2
+    asked = [0]
+
+    def refused() -> str:
+        asked[0] += 1
+        return f"wr0ng-{asked[0]}"
+
+    with function_of(refused) as reference:
+        table = oauth(api, oauth2_client_secret=reference)
+        error = failure(table)
+        assert {"wr0ng-1", "wr0ng-2"} <= known_secrets(HttpConnector(table)), "they are masked"
+    assert asked == [2]
+    assert error.permanent
+    assert "it answered 401: invalid_client" in str(error)
+
+
 def test_a_token_that_is_nested_deep_is_none(api: Api) -> None:
     api.script("/token", {"status": 200, "body": "[" * 50_000, "repeat": True})
     assert "the answer of 'oauth2-token-url' has no access_token." in str(failure(oauth(api)))
@@ -1013,6 +1040,25 @@ def over_tls(port: int, certificates: Certificates, host: str = "localhost", **o
 
 def test_an_authority_of_ones_own_is_trusted(api: Api, certificates: Certificates) -> None:
     assert ask(over_tls(api.tls_port, certificates), {"id": [1]}) == [ONE]
+
+
+def test_the_password_of_a_key_may_come_from_a_function(
+    api: Api, certificates: Certificates, tmp_path: Path
+) -> None:
+    key = serialization.load_pem_private_key(certificates.client_key.read_bytes(), None)
+    written = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    encrypted = tmp_path / "client.key"
+    encrypted.write_bytes(key.private_bytes(*written, serialization.BestAvailableEncryption(b"un1ock")))
+    given = {"tls_cert": str(certificates.client_certificate), "tls_key": str(encrypted)}
+    with function_of(lambda: "un1ock") as reference:
+        table = over_tls(api.tls_port, certificates, tls_key_password=reference, **given)
+        HttpConnector(table).check()
+        assert ask(table, {"id": [1]}) == [ONE]
+    with function_of(lambda: "0ther") as reference:
+        error = failure(over_tls(api.tls_port, certificates, tls_key_password=reference, **given))
+    assert error.permanent
+    assert "the TLS files cannot be used" in str(error)
+    assert "0ther" not in repr(error)
 
 
 def test_a_strangers_certificate_is_refused_for_good(api: Api, certificates: Certificates) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
+from urllib.parse import unquote, urlsplit
 
 import pytest
+from lookup_connectors.adbc import AdbcConnector
 from lookup_connectors.http import HttpConnector
 from lookup_connectors.mysql import MysqlConnector
 from lookup_connectors.postgres import PostgresConnector
@@ -56,6 +58,30 @@ def test_mysql_goes_on_while_passwords_end(mariadb_server: MariaDbServer, stack:
     table, issuer = stack.enter_context(mysql_table(mariadb_server))
     assert not look_up_for(SECONDS, MysqlConnector(table))
     assert len(issuer.given) >= 2
+
+
+def test_adbc_asks_for_a_new_password_when_the_old_one_is_refused(
+    postgres_server: PostgresServer, stack: ExitStack, caplog: pytest.LogCaptureFixture
+) -> None:
+    of_postgres, issuer = stack.enter_context(postgres_table(postgres_server, life=3600))
+    login = urlsplit(of_postgres.options["url"])
+    assert login.username
+    options = {"connector": "adbc", "driver": "adbc_driver_postgresql", "table-name": "short_people"}
+    options |= {"username": login.username, "password": unquote(login.password or "")}
+    options |= {"uri": f"postgresql://127.0.0.1:{postgres_server.port}/postgres?sslmode=disable"}
+    table = LookupTable("people", SCHEMA, ("id",), options)
+    AdbcConnector(table).check()
+    for given in (1, 2):
+        assert not look_up_for(0, AdbcConnector(table))
+        assert len(issuer.given) == given
+        postgres_server.execute(f"ALTER ROLE {login.username} PASSWORD 'an0ther'")
+    stack.enter_context(caplog.at_level(logging.DEBUG))
+    issuer.grant = lambda token, seconds: None
+    error = failure_of(lambda: look_up_for(0, AdbcConnector(table)))
+    assert "password authentication failed" in str(error)
+    assert len(issuer.given) == 3
+    assert set(issuer.given) <= known_secrets(AdbcConnector(table))
+    assert not [token for token in issuer.given if token in f"{error!r} {caplog.text} {table!r}"]
 
 
 def test_redis_goes_on_while_passwords_end(redis_server: RedisServer, stack: ExitStack) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from lookup_connectors.adbc import AdbcConnector
 from lookup_connectors.memory import MemoryConnector, put_rows
+from lookup_connectors.mysql import MysqlConnector
 from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.sqlite import SqliteConnector
 
@@ -23,6 +24,7 @@ from lookup_hints.driver.table_sizes import TableSizes
 from lookup_hints.spi import TableSize
 from lookup_hints.spi.request_and_answer import LookupTable
 from tests.servers.connectors.adbc_tables import DuckDbSource, PostgresAdbcSource, SqliteFileSource
+from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PostgresServer
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -163,6 +165,42 @@ def locked(server: PostgresServer, name: str) -> Iterator[None]:
     finally:
         is_done.set()
         holder.join()
+
+
+# --- MariaDB ---------------------------------------------------------------------------------------
+
+
+def mysql(server: MariaDbServer, name: str) -> MysqlConnector:
+    return MysqlConnector(LookupTable(name, SCHEMA, options={"url": server.url()}))
+
+
+@pytest.mark.parametrize("partitions", ["", "PARTITION BY HASH (id) PARTITIONS 4"])
+def test_mariadb_knows_rows_bytes_and_values_of_indexed_columns(
+    mariadb_server: MariaDbServer, name: str, partitions: str
+) -> None:
+    mariadb_server.execute(
+        f"CREATE TABLE {name} (id BIGINT PRIMARY KEY, kind INT, KEY (kind, id)) {partitions};"
+        f"INSERT INTO {name} SELECT seq, seq % 10 FROM seq_1_to_20000; ANALYZE TABLE {name}"
+    )
+    size = mysql(mariadb_server, name).statistics()
+    assert size.rows == pytest.approx(20_000, rel=0.1)
+    assert size.bytes is not None
+    assert 20_000 * 12 < size.bytes < 20_000 * 200
+    assert size.source == "information_schema"
+    assert size.distinct["id"] == pytest.approx(20_000, rel=0.1)
+    assert size.distinct["kind"] <= 100
+
+
+def test_mariadb_knows_that_a_table_has_grown(mariadb_server: MariaDbServer, name: str) -> None:
+    mariadb_server.execute(f"CREATE TABLE {name} (id BIGINT PRIMARY KEY)")
+    assert mysql(mariadb_server, name).statistics().rows == 0
+    mariadb_server.execute(f"INSERT INTO {name} SELECT seq FROM seq_1_to_20000")
+    assert mysql(mariadb_server, name).statistics().rows == pytest.approx(20_000, rel=0.1)
+
+
+def test_mariadb_knows_nothing_of_a_view(mariadb_server: MariaDbServer, name: str) -> None:
+    mariadb_server.execute(f"CREATE VIEW {name} AS SELECT 1 AS id")
+    assert mysql(mariadb_server, name).statistics() == TableSize(None, source="a view has no statistics")
 
 
 # --- SQLite ----------------------------------------------------------------------------------------

@@ -243,9 +243,12 @@ def test_only_options_that_are_read_for_each_connection_take_it() -> None:
 @pytest.mark.parametrize(
     ("connector", "options", "said"),
     [
-        ("http", {"url": "https://h/${call:m:f}/{id}"}, "It may in 'header.<name>', 'password', 'token', 'api-key'."),
+        ("http", {"url": "https://h/${call:m:f}/{id}"}, "It may in 'header.<name>', 'password', 'token', 'api-key',"
+         " 'oauth2-client-secret', 'tls-key-password'."),
         ("http", {"url": "https://h/{id}", "header.X": "${call:m:f}{id}"}, "a header with ${call:} names no column"),
-        ("adbc", {"driver": "adbc_driver_sqlite", "uri": "${call:m:f}"}, "No option of this connector takes it."),
+        ("adbc", {"driver": "adbc_driver_sqlite", "username": "${call:m:f}"},
+         "It may in 'uri', 'password', 'adbc.db.<key>', 'adbc.connection.<key>'."),
+        ("sqlite", {"path": "${call:m:f}"}, "No option of this connector takes it."),
     ],
 )  # fmt: skip
 def test_connectors_say_where_it_may_stand(connector: str, options: dict[str, str], said: str) -> None:
