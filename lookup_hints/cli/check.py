@@ -206,7 +206,7 @@ class _Checker:
         not_created = self._names.failed.intersection(map(str.lower, names))
         if not_created:
             return _Checked(not_created=not_created.pop())
-        if not (hints or any(tables)):
+        if all(hint.may_be_others for hint in hints) and not any(tables):
             return _Checked()
         unread = next((each.name for each in tables if each is not None and not each.schema.names), None)
         planning = _TextPlanning(self._catalog, self._settings, possible_columns(text))

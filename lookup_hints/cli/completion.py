@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from lookup_hints.errors import LookupHintsError
+from lookup_hints.hints.hint_comments import EXTERNAL_LOOKUP
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.option_values import TEXT, Option, Place, options_at
 from lookup_hints.sql.lexer import Kind, Piece, quoted
@@ -86,22 +87,32 @@ def _complete_in_unclosed(before: SqlText, after: str) -> Iterator[Candidate]:
     """Inside a hint or a string; a comment and a quoted name have no candidates."""
     last = before.pieces[-1]
     if last.text.startswith("/*+"):
-        found = SqlText(last.text[3:]).code
-        if _is_within_lookup(found):
-            options = options_at(Place.HINT, LOOKUP_OPTIONS)
-            yield from _complete_option(found, options, before + after, after)
-        elif not found or found[-1].kind is Kind.WORD:
-            typed = found[-1].text if found else ""
-            yield from _match_prefix(typed, [("LOOKUP('table' = '", "how a lookup table is asked")])
+        yield from _complete_in_hint(SqlText(last.text[3:]).code, before + after, after)
     elif last.text[0] in "'\"":
         own = _options_of_table(before.code, before.code)
         if own is not None:
             yield from _complete_option(before.code, own, before + after, after)
 
 
-def _is_within_lookup(found: Tokens) -> bool:
+def _complete_in_hint(found: Tokens, text: str, after: str) -> Iterator[Candidate]:
+    typed = found[-1].text if found and found[-1].kind is Kind.WORD else ""
+    if _is_within(EXTERNAL_LOOKUP, found):
+        yield from _match_prefix(typed, relations(SqlText(text)))
+    elif _is_within("LOOKUP", found):
+        yield from _complete_option(found, options_at(Place.HINT, LOOKUP_OPTIONS), text, after)
+    elif not found or typed:
+        yield from _match_prefix(typed, _HINTS.items())
+
+
+_HINTS = {
+    "LOOKUP('table' = '": "how a lookup table is asked",
+    f"{EXTERNAL_LOOKUP}(": "Spark's own word: ask these tables",
+}
+
+
+def _is_within(hint: str, found: Tokens) -> bool:
     opened = max(found.places("(", 0, len(found)), default=0)
-    return found.is_word(opened - 1, "LOOKUP") and found.closing_if_any(opened) is None
+    return found.is_word(opened - 1, hint) and found.closing_if_any(opened) is None
 
 
 def _complete_option(
@@ -164,7 +175,7 @@ def option_at(text: SqlText, at: int) -> GivenOption | None:
     if here.kind is not Kind.HINT:
         options = _options_of_table(found, text.code)
     else:
-        options = options_at(Place.HINT, LOOKUP_OPTIONS) if _is_within_lookup(found) else None
+        options = options_at(Place.HINT, LOOKUP_OPTIONS) if _is_within("LOOKUP", found) else None
     if options is None or found[-1].kind is not Kind.STRING or at - start >= found[-1].end:
         return None
     is_value = found[-2].is_symbol("=")

@@ -1,5 +1,7 @@
 """A LOOKUP hint in DataFrame code: ``df.join(spark.table("customers").hint("lookup"), "id")``.
 
+Spark's own ``external_lookup`` means the same there, without options.
+
 The hint is on the frame of the table, and what it is joined with comes later, so ``join`` and ``hint`` of the
 class of DataFrames are replaced while a session is enabled. All frames but those of lookup tables go on to
 PySpark's own.
@@ -15,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 from lookup_hints.dataframe.frames_in_text import is_frame
 from lookup_hints.dataframe.join import JoinRequest, is_using, kind_of, pairs_of
 from lookup_hints.errors import HintError, Problem, QueryError
-from lookup_hints.hints.hint_comments import LookupHint, read_hints
+from lookup_hints.hints.hint_comments import (
+    EXTERNAL_LOOKUP,
+    JOIN_STRATEGIES,
+    LookupHint,
+    conflict_of_hints,
+    read_hints,
+)
 from lookup_hints.sql.lexer import string_literal
 from lookup_hints.sql.sql_text import SqlText
 
@@ -23,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _TABLE = "_lookup_hints_table"
+_SPARKS_WORD = EXTERNAL_LOOKUP.lower()
 
 
 @dataclass(frozen=True)
@@ -34,12 +43,14 @@ class FrameOfTable:
         join: joins a frame with the table by key.
         unread: the frame of the table that fails when it is read, and says why it gets there.
         hint: the options of ``.hint("lookup", ...)``; None without one.
+        strategy: a hint of Spark's that chooses how it is joined, such as ``broadcast``.
     """
 
     name: str
     join: Callable[[DataFrame, JoinRequest], DataFrame]
     unread: Callable[[str], DataFrame]
     hint: LookupHint | None = None
+    strategy: str = ""
 
 
 def mark_frame(frame: DataFrame, table: FrameOfTable) -> DataFrame:
@@ -68,9 +79,11 @@ def restore_join_and_hint(kind: Any) -> None:
 def _hint_table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
     @wraps(original)
     def hint(self: DataFrame, name: str, *parameters: Any) -> DataFrame:
-        if not isinstance(name, str) or name.lower() != "lookup":
-            return original(self, name, *parameters)
+        word = name.lower() if isinstance(name, str) else ""
         table: FrameOfTable | None = vars(self).get(_TABLE)
+        is_strategy = word.upper() in JOIN_STRATEGIES
+        if (table is None and word != "lookup") or not (is_strategy or word in ("lookup", _SPARKS_WORD)):
+            return original(self, name, *parameters)
         if table is None:
             raise HintError(
                 Problem(
@@ -78,10 +91,17 @@ def _hint_table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
                     tip="Hint first: df.join(spark.table('customers').hint('lookup'), 'id').",
                 )
             )
+        if is_strategy and table.hint is None:
+            return mark_frame(original(self, name, *parameters), replace(table, strategy=word))
+        if is_strategy or table.strategy:
+            raise HintError(conflict_of_hints(repr(word), repr(table.strategy or "lookup"), table.name))
+        if word == _SPARKS_WORD and parameters:
+            tip = f"With options: .hint('lookup', {str(parameters[0])!r})."
+            raise HintError(Problem("The hint 'external_lookup' takes no parameters.", tip=tip))
         given = _read_parameters(table.name, parameters)
         why = (
-            f"The hint 'lookup' on the table {table.name} has no effect here: it is for the right side of"
-            f" join. Write df.join(spark.table({table.name!r}).hint('lookup'), 'id'), or leave the hint out."
+            f"The hint {word!r} on the table {table.name} has no effect here: it is for the right side of"
+            f" join. Write df.join(spark.table({table.name!r}).hint({word!r}), 'id'), or leave the hint out."
         )
         return mark_frame(table.unread(why), replace(table, hint=given))
 

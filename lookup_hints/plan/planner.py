@@ -11,7 +11,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from lookup_hints.errors import HintError, InternalError, Problem, UnsupportedLookup, nearest
-from lookup_hints.hints.hint_comments import LookupHint
+from lookup_hints.hints.hint_comments import LookupHint, conflict_of_hints
 from lookup_hints.plan.cte_read_twice import notes_of_repeated
 from lookup_hints.plan.decide.access import AccessDecision, Decisions
 from lookup_hints.plan.decide.ask_or_read import access_of_all
@@ -73,6 +73,7 @@ def plan(text: SqlText, hints: tuple[LookupHint, ...], context: Context) -> Look
         statement.queries = query_parts(statement)
         statement.has_parameters = makes_function(statement)
         facts = Facts(statement, context, hints)
+        statement.own_names_in_hints = frozenset(hint.at for hint in _own_external_hints(facts))
         if describes(statement):
             return LookupPlan(text, facts.analysis.over_stubs())
         output = facts.output  # Spark's errors come first
@@ -202,6 +203,21 @@ def _write_plan(
 # --- checks of a statement --------------------------------------------------------------------------
 
 
+def _own_external_hints(facts: Facts) -> list[LookupHint]:
+    """The hints EXTERNAL_LOOKUP that name a lookup table; the others are for Spark.
+
+    Raises:
+        HintError: Spark's own hint for the same relation says how else to join it.
+    """
+    spark_words = [hint for hint in facts.hints if hint.may_be_others]
+    uses = (*facts.uses, *facts.looked_through) if spark_words else ()
+    own = [hint for hint in spark_words if any(use.is_meant_by(hint) for use in uses)]
+    problems = [conflict_of_hints(hint.word, hint.beside, hint.table, hint.at) for hint in own if hint.beside]
+    if problems:
+        raise HintError(problems)
+    return own
+
+
 def _check_hints(facts: Facts, found: FoundJoins) -> None:
     """Check that each hint names a lookup join of its query block, or a table that is read on request.
 
@@ -215,6 +231,7 @@ def _check_hints(facts: Facts, found: FoundJoins) -> None:
     problems = [
         _unmatched_hint(hint, found)
         for hint in facts.hints
+        if not hint.may_be_others or hint.at in facts.statement.own_names_in_hints
         if not any(use.is_named_by(hint) or use.is_named_inside_by(hint) for use in hintable)
     ]
     if problems:
@@ -223,7 +240,7 @@ def _check_hints(facts: Facts, found: FoundJoins) -> None:
 
 def _unmatched_hint(hint: LookupHint, found: FoundJoins) -> Problem:
     uses = [join.use for join in found.joins if hint.select in join.use.selects]
-    message = f"LOOKUP names {hint.table!r}, but no lookup join in this query block has that alias."
+    message = f"{hint.word} names {hint.table!r}, but no lookup join in this query block has that alias."
     by_name = [use.alias for use in uses if use.table.name.lower() == hint.table.lower()]
     if by_name:
         tip = f"Where a table has an alias, the hint uses it: {by_name[0]!r}."

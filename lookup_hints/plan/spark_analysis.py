@@ -411,7 +411,7 @@ def _keys_over(source: str, body: str) -> str:
 
 def without_hints_and_times(statement: Statement) -> Iterator[Edit]:
     """The edits that take LOOKUP hints out, and each FOR SYSTEM_TIME AS OF of a query or view."""
-    yield from removals(statement.text)
+    yield from removals(statement.text, statement.own_names_in_hints)
     clauses = (statement.time_clause(relation) for relation in statement.timed)
     yield from (Edit(clause, ()) for clause in clauses if clause is not None)
 
@@ -514,7 +514,7 @@ def original_place(
 def as_written(statement: Statement, part: Cut) -> str:
     """``part`` with blanks for all text before it, and for LOOKUP hints, so that places stay the same."""
     out = statement.text[: part.end]
-    for edit in removals(statement.text):
+    for edit in removals(statement.text, statement.own_names_in_hints):
         if edit.at.end <= part.end:
             out = out[: edit.at.start] + _blank_out(edit.at.of(statement.text)) + out[edit.at.end :]
     return _blank_out(out[: part.start]) + out[part.start :]

@@ -63,6 +63,11 @@ class TableUse(LookupUse):
         """Whether the hint is in the query block of the use, and names it."""
         return hint.scope in ((select, self.alias.lower()) for select in self.selects)
 
+    def is_meant_by(self, hint: LookupHint) -> bool:
+        """Whether the hint is in the query block of the use, and names it, or its table by mistake."""
+        names = (self.alias.lower(), self.table.name.lower())
+        return any(hint.scope == (select, name) for select in self.selects for name in names)
+
     def is_named_inside_by(self, hint: LookupHint) -> bool:
         """Whether the hint is in the query through which the table is seen, and names the table there."""
         return self.through is not None and hint.scope in self.through.hinted

@@ -114,6 +114,8 @@ class From:
     """Columns that the next ON may name: those of relations since the last comma, mostly."""
     where: list[str] = field(default_factory=list)
     has_comma: bool = False
+    hinted: list[str] = field(default_factory=list)
+    """Names that a hint EXTERNAL_LOOKUP may have: of tables that are asked by key, and of others."""
 
 
 class Trees:
@@ -165,6 +167,14 @@ class Trees:
 
     def _select(self, depth: int) -> str:
         source = self._from(depth)
+        block = self._block(source, depth)
+        if source.hinted and self._chance(0.3):
+            named = ", ".join(dict.fromkeys(self._some(source.hinted, 3)))
+            more = self._pick(["", "", ", COALESCE(2)"])
+            block = re.sub("^SELECT ", f"SELECT /*+ EXTERNAL_LOOKUP({named}){more} */ ", block)
+        return block
+
+    def _block(self, source: From, depth: int) -> str:
         where = self._where(source, depth)
         body = f"FROM {source.text}{where}"
         visible = self._unambiguous(source.columns)
@@ -441,6 +451,9 @@ class Trees:
             # Spark takes none that names both sides.
             conditions.append(self._exists(self._pick([source.shown, right.columns])))
         source.text += f" {kind} {right.text} ON {' AND '.join(conditions)}"
+        is_asked = right.is_lookup and kind in ("JOIN", "INNER JOIN", "LEFT JOIN", "LEFT OUTER JOIN")
+        if is_asked or re.match(r"\(?t\d ", right.text):
+            source.hinted.append(right.columns[0].relation)
         if not is_semi:
             self._show(source, right)
 

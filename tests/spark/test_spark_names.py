@@ -322,3 +322,21 @@ def test_an_unknown_table_is_read_by_nobody(own: SparkSession) -> None:
         LookupSession(own).read("nobody")
     with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"):
         own.table("nobody").collect()
+
+
+def test_sparks_own_word_looks_up_keys_of_ours_and_is_left_alone_on_others(
+    own: SparkSession, people: Path
+) -> None:
+    frame = own.range(3)
+    joined = frame.join(own.table("people").hint("external_lookup"), "id", "left")
+    assert answer(joined) == answer(frame.join(own.table("people").hint("lookup"), "id", "left"))
+    assert ["keys" in call for call in calls(people)] == [True, True]
+    assert frame.join(own.range(2).hint("external_lookup"), "id").count() == 2
+    with pytest.raises(HintError, match=r"The hint 'external_lookup' takes no parameters\. With options: "):
+        own.table("people").hint("external_lookup", "capacity=20")
+    for hinted, second in (("broadcast", "external_lookup"), ("external_lookup", "shuffle_hash")):
+        with pytest.raises(HintError, match=r"both say how people is joined\. .*CONFLICTING_JOIN_STRATEGY"):
+            own.table("people").hint(hinted).hint(second)
+    own.range(3).createOrReplaceTempView("theirs")
+    text = "SELECT /*+ EXTERNAL_LOOKUP(t{}) */ p.name FROM theirs t LEFT JOIN people p ON t.id = p.id"
+    assert answer(own.sql(text.format(", p"))) == answer(own.sql(text.format("")))

@@ -114,7 +114,7 @@ def _access_text(use: TableUse, requested: InForce) -> str:
     """The requested access and its origin, as EXPLAIN shows it; empty if none was requested."""
     hint = use.hint
     if requested.source is Place.HINT and hint is not None and "access" not in hint.options:
-        return "a LOOKUP hint names it"
+        return f"{'an' if hint.may_be_others else 'a'} {hint.word} hint names it"
     return f"'access' = '{requested.value}' ({requested.source.value})" if requested.source else ""
 
 

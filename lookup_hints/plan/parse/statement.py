@@ -91,6 +91,8 @@ class Statement(Remembering):
         """The parts that are queries; the planner narrows them before it reads the structure."""
         self.has_parameters = False
         """Whether it is a function: its queries name its parameters as they do columns of an outer query."""
+        self.own_names_in_hints: frozenset[Span] = frozenset()
+        """The names of lookup tables in hints that are Spark's, too."""
         self._find, self._is_lookup_view = find_table, is_lookup_view
         self._trees: dict[Cut, exp.Expr | None] = {}
 
