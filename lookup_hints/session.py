@@ -517,10 +517,14 @@ def enable(spark: SparkSession) -> LookupSession:
 
 
 def disable(spark: SparkSession) -> None:
-    """Give ``spark`` all that is its own back. Lookup tables stay, for when it is enabled again."""
+    """Give ``spark`` all that is its own back. Lookup tables stay, for when it is enabled again.
+
+    On Spark Connect the private views ``lookup_scan...`` stay, too: frames are analysed over them again.
+    """
     scope = StatementScope(spark, state_of(spark))
     scope.state.names.is_enabled = False
     scope.state.names.update(scope)
+    scope.drop_scans()
     for own, names in (
         (vars(spark), ("sql", "table")),
         (vars(spark.catalog), ("listTables", "dropTempView", "refreshTable")),

@@ -27,7 +27,7 @@ from lookup_hints.driver.metrics_collector import (
     receive_over_connect,
     send_over_connect,
 )
-from lookup_hints.driver.scan_views import create_scan_view
+from lookup_hints.driver.scan_views import SCAN_PREFIX, create_scan_view
 from lookup_hints.driver.spark_functions import spark_function
 from lookup_hints.driver.spark_versions import is_connect, spark_version
 from lookup_hints.lookup_spec import LookupName, LookupSpec
@@ -125,6 +125,13 @@ class Functions:
         if not self.has(spark, scan.relation):
             create_scan_view(spark, scan)
             self._add_registered(spark, scan.relation)
+
+    def drop_scans(self, spark: SparkSession, needed: str) -> None:
+        """Drop the views that statements read, but for those whose names are in ``needed``."""
+        for name in [each for each in self._registered.get(spark, ()) if each.startswith(SCAN_PREFIX)]:
+            if name not in needed:
+                type(spark.catalog).dropTempView(spark.catalog, name)
+                self._registered[spark].discard(name)
 
     def metrics(self) -> Mapping[LookupName, LookupMetrics]:
         """The counts of each of these lookups so far."""

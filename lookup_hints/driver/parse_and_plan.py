@@ -109,8 +109,8 @@ def prepare(
         return prepared if is_ours else Prepared(statement, written, args, line=line)
     text, args = _with_identifiers(text, args, scope)
     hints, problems = read_hints(text)
-    is_ours = problems or not all(hint.may_be_others for hint in hints)
-    if not (is_ours or mentions_lookup(text, scope.may_concern)):
+    own_hints = [hint for hint in hints if not hint.may_be_others]
+    if not (own_hints or problems or mentions_lookup(text, scope.may_concern)):
         return Prepared(statement, written, given, line=line)
     if is_pipeline(scope.spark):
         raise QueryError(

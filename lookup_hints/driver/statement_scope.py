@@ -161,6 +161,11 @@ class StatementScope:
             found = replace(found, through=None)
         self.state.views.remember(found, self._rows_of)
 
+    def drop_scans(self) -> None:
+        """Drop the private views that statements read, unless a view of the user needs them."""
+        if not is_connect(self.spark):  # there a frame is analysed again at each action, over these views
+            self.state.functions.drop_scans(self.spark, self.state.views.plans(self._rows_of))
+
     def _rows_of(self, text: str) -> list[Row]:
         return self.sql(text).collect()
 

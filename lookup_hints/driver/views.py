@@ -59,6 +59,12 @@ class LookupViews:
         """Whether such a view was created under that name, even if it was dropped since."""
         return name.lower() in self._views
 
+    def plans(self, rows: RunSpark) -> str:
+        """Spark's plans of all these views that still exist: they name what the views read."""
+        return "\n".join(
+            filter(None, (_current_meaning(made.name, rows) for made, _ in self._views.values()))
+        )
+
     def remember(self, made: Definition, rows: RunSpark) -> None:
         """Store the definition of a view that Spark has just created, replacing any of the same name."""
         self._views.pop(made.name.lower(), None)

@@ -330,7 +330,8 @@ def test_sparks_own_word_looks_up_keys_of_ours_and_is_left_alone_on_others(
     frame = own.range(3)
     joined = frame.join(own.table("people").hint("external_lookup"), "id", "left")
     assert answer(joined) == answer(frame.join(own.table("people").hint("lookup"), "id", "left"))
-    assert ["keys" in call for call in calls(people)] == [True, True]
+    assert all("keys" in call for call in calls(people))
+    assert calls(people)
     assert frame.join(own.range(2).hint("external_lookup"), "id").count() == 2
     with pytest.raises(HintError, match=r"The hint 'external_lookup' takes no parameters\. With options: "):
         own.table("people").hint("external_lookup", "capacity=20")
@@ -340,3 +341,31 @@ def test_sparks_own_word_looks_up_keys_of_ours_and_is_left_alone_on_others(
     own.range(3).createOrReplaceTempView("theirs")
     text = "SELECT /*+ EXTERNAL_LOOKUP(t{}) */ p.name FROM theirs t LEFT JOIN people p ON t.id = p.id"
     assert answer(own.sql(text.format(", p"))) == answer(own.sql(text.format("")))
+
+
+def test_disable_leaves_nothing_in_the_lists_but_what_the_user_has_made(
+    own: SparkSession, people: Path
+) -> None:
+    own.sql("CREATE DATABASE bare")
+    own.sql("USE bare")
+    read = own.sql("SELECT count(*) AS n FROM people")
+    named = own.table("people").select("name")
+    named.createOrReplaceTempView("of_a_frame")
+    own.sql("CREATE TEMPORARY VIEW counted AS SELECT count(*) AS n FROM people")
+    disable(own)
+    names = [row.tableName for row in own.sql("SHOW TABLES").collect()]
+    assert {name for name in names if not name.startswith("lookup_scan")} == {"of_a_frame", "counted"}
+    assert len(names) == 3, "the view `counted` reads one of ours"
+    assert read.first() == own.table("counted").first() == (4,)
+    assert named.count() == own.table("of_a_frame").count() == 4
+    assert not own.catalog.tableExists("people")
+    enable(own)
+    assert own.sql("SELECT count(*) AS n FROM people").first() == own.table("counted").first() == (4,)
+    own.sql("DROP VIEW counted")
+    own.sql("DROP VIEW of_a_frame")
+    disable(own)
+    assert own.catalog.listTables() == []
+    assert own.sql("SHOW TABLES").collect() == own.sql("SHOW VIEWS").collect() == []
+    enable(own)
+    assert own.sql("SELECT count(*) AS n FROM people").first() == (4,)
+    own.sql("DROP DATABASE bare")
