@@ -61,6 +61,7 @@ _TOPICS = {
     "statements": "Statements",
     "through": "Looked up through derived tables, CTEs and views; constant lists",
     "read": "Read whole, as there is no key",
+    "values": "One value by key",
     "once": "Looked up once",
 }
 

@@ -28,6 +28,7 @@ from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.plan.decide.settings import session_option
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.plan.joins import LookupPlan
+from lookup_hints.plan.lookup_get.calls import calls_lookup_get, tables_of_calls
 from lookup_hints.plan.parse.query_parts import query_parts
 from lookup_hints.plan.parse.statement import Statement as ReadStatement
 from lookup_hints.plan.parse.statement import UnreadableStatement
@@ -201,7 +202,7 @@ class _Checker:
 
     def _plan_query(self, text: SqlText) -> _Checked:
         hints = lookup_hints(text)
-        names = [piece.name for piece in text.code if piece.is_name]
+        names = [*(piece.name for piece in text.code if piece.is_name), *tables_of_calls(text)]
         tables = [self._catalog.find(name) for name in names]
         not_created = self._names.failed.intersection(map(str.lower, names))
         if not_created:
@@ -209,6 +210,8 @@ class _Checker:
         if all(hint.may_be_others for hint in hints) and not any(tables):
             return _Checked()
         unread = next((each.name for each in tables if each is not None and not each.schema.names), None)
+        if unread is not None and calls_lookup_get(text):
+            return _Checked(unread=unread)
         planning = _TextPlanning(self._catalog, self._settings, possible_columns(text))
         try:
             planned = plan(text, hints, planning)

@@ -59,7 +59,7 @@ def candidates(text: str, at: int, names: CompletionNames, *, asked: bool = True
     if found and found[-1].text.startswith("--") and "\n" not in before[found[-1].end :]:
         return []
     if found and found[-1].kind is Kind.UNCLOSED:
-        return list(_complete_in_unclosed(before, after))
+        return list(_complete_in_unclosed(before, after, names))
     setting = re.match(r"\s*SET\s+([\w.-]*)$", before, re.IGNORECASE)
     if setting:
         ours = {key: each.meaning for key, each in SESSION_KEYS.items() if not key.startswith("spark.")}
@@ -83,7 +83,7 @@ def _match_prefix(typed: str, offered: Iterable[tuple[str, str]]) -> list[Candid
 # --- inside hints and strings ----------------------------------------------------------------------
 
 
-def _complete_in_unclosed(before: SqlText, after: str) -> Iterator[Candidate]:
+def _complete_in_unclosed(before: SqlText, after: str, names: CompletionNames) -> Iterator[Candidate]:
     """Inside a hint or a string; a comment and a quoted name have no candidates."""
     last = before.pieces[-1]
     if last.text.startswith("/*+"):
@@ -92,6 +92,19 @@ def _complete_in_unclosed(before: SqlText, after: str) -> Iterator[Candidate]:
         own = _options_of_table(before.code, before.code)
         if own is not None:
             yield from _complete_option(before.code, own, before + after, after)
+            return
+        end = "" if after.startswith(last.text[0]) else last.text[0]
+        offered = _names_of_value(Tokens(before.code[:-1]), names)
+        yield from _match_prefix(last.text[1:], ((f"{name}{end}", "") for name in offered))
+
+
+def _names_of_value(found: Tokens, names: CompletionNames) -> Sequence[str]:
+    """What the string behind ``lookup_get(`` or ``lookup_get('table',`` may be; nothing elsewhere."""
+    last = len(found) - 1
+    if found.is_symbol(last, "(") and found.is_word(last - 1, "LOOKUP_GET"):
+        return names.tables()
+    is_second = found.is_symbol(last, ",") and found.is_word(last - 3, "LOOKUP_GET")
+    return names.columns(found[last - 1].value) if is_second and found[last - 1].kind is Kind.STRING else ()
 
 
 def _complete_in_hint(found: Tokens, text: str, after: str) -> Iterator[Candidate]:

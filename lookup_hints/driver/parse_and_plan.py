@@ -24,6 +24,7 @@ from lookup_hints.lookup_spec import Invalidation, LookupSpec
 from lookup_hints.plan.cost import UNKNOWN, LeftRows
 from lookup_hints.plan.decide.settings import session_option
 from lookup_hints.plan.joins import LookupPlan
+from lookup_hints.plan.lookup_get.calls import calls_lookup_get
 from lookup_hints.plan.parse.lookup_use import LookThrough
 from lookup_hints.plan.parse.statement import UnreadableStatement
 from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
@@ -110,7 +111,8 @@ def prepare(
     text, args = _with_identifiers(text, args, scope)
     hints, problems = read_hints(text)
     own_hints = [hint for hint in hints if not hint.may_be_others]
-    if not (own_hints or problems or mentions_lookup(text, scope.may_concern)):
+    concerns_us = own_hints or problems or mentions_lookup(text, scope.may_concern)
+    if not (concerns_us or calls_lookup_get(text)):
         return Prepared(statement, written, given, line=line)
     if is_pipeline(scope.spark):
         raise QueryError(
@@ -185,7 +187,7 @@ def _plan_statement(
             line=context.line,
         )
     except UnreadableStatement:
-        if not (hints or surely_uses_lookup(text, context.find_table)):
+        if not (hints or surely_uses_lookup(text, context.find_table) or calls_lookup_get(text)):
             return None
         _raise_spark_error(text, context)
         raise
@@ -297,6 +299,9 @@ class _SparkPlanning(Context):
             return analysed_plan(self._scope.explained(sql, self._args, "extended"))
         except Exception:  # Spark cannot analyse it alone
             return ""
+
+    def has_function(self, name: str) -> bool:
+        return bool(self._scope.spark.catalog.functionExists(name))
 
     def name_function(self, spec: LookupSpec, repeated: bool) -> str:
         return self._functions.name(

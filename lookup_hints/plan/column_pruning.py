@@ -8,7 +8,7 @@ from lookup_hints.plan.key_conditions import ColumnNames, Conjunct, KeyEquality,
 from lookup_hints.plan.parse.query_blocks import Block, Pipe
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.table_use import TableUse
-from lookup_hints.sql.text_edits import Cut
+from lookup_hints.sql.text_edits import Cut, Edit
 from lookup_hints.sql.words import SET_WORDS
 
 
@@ -102,6 +102,15 @@ def stars(statement: Statement, block: Block, end: int) -> Iterator[int]:
         begins = opens or tokens.is_word(index - 1, "SELECT", "DISTINCT", "ALL")
         if begins and not _is_count_star(statement, index):
             yield index
+
+
+def leaving_out(statement: Statement, index: int, names: str) -> Edit:
+    """The edit that leaves columns out of the star at ``index``, beside those that its EXCEPT names."""
+    tokens, star = statement.tokens, statement.pieces[index]
+    if tokens.except_list(index) is not None:
+        end = tokens[index + 2].end
+        return Edit(Cut(end, end), (f"{names}, ",))
+    return Edit(Cut(star.end, star.end), (f" EXCEPT ({names})",))
 
 
 def _is_count_star(statement: Statement, index: int) -> bool:

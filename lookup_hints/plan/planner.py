@@ -21,6 +21,7 @@ from lookup_hints.plan.decide.settings import session_option
 from lookup_hints.plan.facts_of_lookup_tables import Facts
 from lookup_hints.plan.forms.choose_form import FoundJoins, find_lookups
 from lookup_hints.plan.joins import LookupPlan
+from lookup_hints.plan.lookup_get.rewrite import JoinsForCalls, joins_for_calls
 from lookup_hints.plan.parse.query_parts import (
     describes,
     gives_rows,
@@ -60,7 +61,7 @@ def surely_uses_lookup(text: SqlText, find_table: FindTable) -> bool:
 
 # Facts are found once, decisions stay, and text is written last. (docs/decisions/0200)
 def plan(text: SqlText, hints: tuple[LookupHint, ...], context: Context) -> LookupPlan:
-    """The plan of a statement that mentions a lookup table or has a LOOKUP hint.
+    """The plan of a statement that mentions a lookup table, has a LOOKUP hint or calls ``lookup_get``.
 
     Raises:
         HintError: a hint names no lookup join of its query block.
@@ -68,6 +69,28 @@ def plan(text: SqlText, hints: tuple[LookupHint, ...], context: Context) -> Look
         OptionError: a bad value in a table's or the session's lookup options.
         Exception: the error of Spark's analysis of the user's statement.
     """
+    joined: JoinsForCalls | None = None
+    try:
+        joined = joins_for_calls(text, hints, context)
+        return (
+            _plan_text(text, hints, context)
+            if joined is None
+            else _plan_text(joined.text, joined.hints, context)
+        )
+    except (LookupError, AttributeError, StopIteration, AssertionError, RuntimeError) as error:
+        # A StopIteration inside a generator comes as a plain RuntimeError; those of PySpark are subclasses.
+        if isinstance(error, RuntimeError) and type(error) is not RuntimeError:
+            raise
+        raise InternalError(
+            f"the planner failed ({type(error).__name__}: {error}); please report this with the statement"
+        ) from error
+    except Exception as error:
+        if joined is not None:
+            joined.put_in_place(error)
+        raise
+
+
+def _plan_text(text: SqlText, hints: tuple[LookupHint, ...], context: Context) -> LookupPlan:
     statement = Statement(text, context.find_table, context.is_lookup_view)
     try:
         statement.queries = query_parts(statement)
@@ -83,13 +106,6 @@ def plan(text: SqlText, hints: tuple[LookupHint, ...], context: Context) -> Look
         planned = _plan_in_rounds(facts, _starting_decisions(facts))
     except RecursionError:
         raise _nested_too_deeply(statement) from None
-    except (LookupError, AttributeError, StopIteration, AssertionError, RuntimeError) as error:
-        # A StopIteration inside a generator comes as a plain RuntimeError; those of PySpark are subclasses.
-        if isinstance(error, RuntimeError) and type(error) is not RuntimeError:
-            raise
-        raise InternalError(
-            f"the planner failed ({type(error).__name__}: {error}); please report this with the statement"
-        ) from error
     return replace(planned, output=output, notes=(*notes, *planned.notes), warnings=tuple(warnings))
 
 
@@ -245,7 +261,7 @@ def _unmatched_hint(hint: LookupHint, found: FoundJoins) -> Problem:
     if by_name:
         tip = f"Where a table has an alias, the hint uses it: {by_name[0]!r}."
     elif uses:
-        tip = nearest(hint.table, [use.alias for use in uses])
+        tip = nearest(hint.table, [use.shown for use in uses])
     else:
         tip = (
             "The block has no lookup join: a lookup table is the right side of a JOIN, created WITH"

@@ -95,6 +95,10 @@ class Context(Protocol):
         """Spark's analysed plan of a query, as EXPLAIN shows it; empty if unknown."""
         return ""
 
+    def has_function(self, name: str) -> bool:
+        """Whether Spark has a function of that name, of the user's or its own."""
+        return False
+
     # --- names and text of the rewritten statement -------------------------------------------------
 
     def name_function(self, spec: LookupSpec, repeated: bool) -> str:

@@ -470,8 +470,8 @@ def guarded(statement: Statement, use: LookupUse) -> Iterator[Edit]:
 
 
 _PLACE = re.compile(r"(?P<before>; )?\bline (?P<line>\d+)(?P<comma>,?) pos (?P<column>\d+)")
-# Attributes with the text of PySpark's errors: those of the JVM, and those of Spark Connect.
-_HOLDING_TEXT = ("_desc", "_message")
+HOLDING_TEXT = ("_desc", "_message")
+"""Attributes with the text of PySpark's errors: those of the JVM, and those of Spark Connect."""
 
 
 def put_in_place(error: Exception, text: str, edits: Sequence[Edit], part: Cut) -> None:
@@ -487,7 +487,7 @@ def put_in_place(error: Exception, text: str, edits: Sequence[Edit], part: Cut) 
             return "" if before else match[0]
         return f"{before}line {found[0]}{match['comma']} pos {found[1]}"
 
-    for name in _HOLDING_TEXT:
+    for name in HOLDING_TEXT:
         told = getattr(error, name, None)
         if isinstance(told, str):
             setattr(error, name, _PLACE.sub(moved, told))

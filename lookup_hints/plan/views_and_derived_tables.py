@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from lookup_hints.errors import UnsupportedLookup
 from lookup_hints.plan.key_conditions import ColumnNames, references
-from lookup_hints.plan.parse.lookup_use import Expression, LookThrough, LookupUse, TableColumn
+from lookup_hints.plan.parse.lookup_use import OF_LOOKUP_GET, Expression, LookThrough, LookupUse, TableColumn
 from lookup_hints.plan.parse.query_blocks import Block, Cte, Query, Relation, Shape
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.spi.changed_column_and_versions import versions_of
@@ -86,8 +86,9 @@ class ViewResolver:
         if relation.lateral or not relation.plain:
             return None
         if relation.shape is Shape.QUERY and relation.query is not None:
-            name = self._statement.alias_of(relation)
-            return _with_name(self.of_query(relation.query), f"derived table {name or ''}".rstrip())
+            name = self._statement.alias_of(relation) or ""
+            shown = "lookup_get" if name.startswith(OF_LOOKUP_GET) else f"derived table {name}".rstrip()
+            return _with_name(self.of_query(relation.query), shown)
         if relation.shape is not Shape.TABLE or not relation.name:
             return None
         if relation.cte is not None:

@@ -11,7 +11,6 @@ from lookup_hints.errors import InternalError, UnsupportedLookup
 from tests.queries.trees import LOOKUPS, as_it_was
 from tests.queries.worlds import QUICK, Worlds
 from tests.spark.answers import answers
-from tests.spark.oracle import OUR_WORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -83,7 +82,7 @@ class Both:
         session = self.worlds.world(LOOKUPS, _read(text)).session
         ours = as_it_was(text) if crc32(text.encode()) & 64 else text
         try:
-            plain = self.worlds.plain.sql(OUR_WORDS.sub("", text))
+            plain = self.worlds.plain.sql(self.worlds.plain_text(text))
         except AnalysisException as error:
             if _SPARKS_BUG in str(error):
                 return None

@@ -28,7 +28,8 @@ HAS_ASOF = tuple(map(int, version("pyspark").split(".")[:2])) >= (4, 3)
 @st.composite
 def queries(draw: st.DrawFn) -> str:
     """A query over a random join tree."""
-    return Trees(draw(st.randoms(use_true_random=False)), asof=HAS_ASOF).query()
+    values = draw(st.sampled_from([False, False, True]))
+    return Trees(draw(st.randoms(use_true_random=False)), asof=HAS_ASOF, values=values).query()
 
 
 @pytest.fixture(scope="module")

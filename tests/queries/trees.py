@@ -121,10 +121,13 @@ class From:
 class Trees:
     """Draws queries from a source of random numbers."""
 
-    def __init__(self, random: Random, *, asof: bool = False) -> None:
-        """``asof``: whether there is ASOF JOIN among the joins, which Spark has since 4.3."""
+    def __init__(self, random: Random, *, asof: bool = False, values: bool = False) -> None:
+        """``asof``: whether there is ASOF JOIN among the joins, which Spark has since 4.3.
+
+        ``values``: whether there are calls of lookup_get among the expressions.
+        """
         self._random = random
-        self._asof = asof
+        self._asof, self._values = asof, values
         self._names = itertools.count(1)
         self._ctes: list[str] = []
         self._through_ctes: dict[str, list[tuple[str, bool]]] = {}
@@ -182,7 +185,9 @@ class Trees:
             return self._piped(source, where, depth)
         kind = self._random.randrange(10)
         if kind < 4:
-            chosen = [*self._some(visible, 4)]
+            chosen = [str(column) for column in self._some(visible, 4)]
+            if self._values:
+                chosen += [self._looked_up_value(visible)[0] for _ in range(self._random.randrange(3))]
             return f"SELECT {', '.join(f'{column} AS c{n}' for n, column in enumerate(chosen))} {body}"
         if kind == 4:
             return f"SELECT * {body}"
@@ -191,6 +196,8 @@ class Trees:
             return f"SELECT {', '.join(f'{relation}.*' for relation in relations)} {body}"
         if kind == 6:
             group = self._pick(visible)
+            if self._values and self._chance(0.5):
+                return self._grouped_values(group, visible, body)
             return (
                 f"SELECT {group} AS g, count(*) AS n, max({self._pick(visible)}) AS m {body} GROUP BY {group}"
             )
@@ -610,7 +617,45 @@ class Trees:
             return f"CASE WHEN {self._comparison(one)} THEN {self._comparison(other)} ELSE true END"
         return self._comparison(other)
 
+    def _looked_up_value(self, columns: list[Column]) -> tuple[str, bool]:
+        """A call of lookup_get whose key is of ``columns``, and whether it gives a number."""
+        table = self._pick(sorted(KEYS))
+        name = self._pick(list(COLUMNS[table]))
+        parts = [self._key_part(columns, COLUMNS[table][key]) for key in KEYS[table]]
+        key = parts[0] if len(parts) == 1 else f"{self._pick(['struct', ''])}({', '.join(parts)})"
+        is_number = pa.types.is_integer(COLUMNS[table][name])
+        alike = [str(column) for column in columns if column.is_number == is_number]
+        literal = str(self._random.randrange(9)) if is_number else "'z'"
+        default = f", {self._pick([literal, *alike])}" if self._chance(0.4) else ""
+        return f"lookup_get('{table}', '{name}', {key}{default})", is_number
+
+    def _key_part(self, columns: list[Column], kind: pa.DataType) -> str:
+        alike = [column for column in columns if column.is_number == pa.types.is_integer(kind)]
+        if not alike:
+            return str(self._random.randrange(5)) if pa.types.is_integer(kind) else "'a'"
+        if pa.types.is_integer(kind) and self._chance(0.1):
+            inner = self._pick(["'d1', 'v'", "'d3', 'v'"])
+            return f"lookup_get({inner}, {self._pick(alike)})"
+        return self._expression(self._pick(alike))
+
+    def _grouped_values(self, group: Column, visible: list[Column], body: str) -> str:
+        """A value that is grouped by, or one of a key that is grouped by."""
+        value, _ = self._looked_up_value([group])
+        kind = self._random.randrange(4)
+        if kind == 0:
+            return f"SELECT {value} AS g, count(*) AS n {body} GROUP BY {value}"
+        if kind == 1:
+            return f"SELECT {value} AS g, max({self._pick(visible)}) AS n {body} GROUP BY {self._pick('1g')}"
+        if kind == 2:
+            return f"SELECT max({value}) AS g, count(*) AS n {body} GROUP BY {group}"
+        have = f" HAVING {self._looked_up_value([group])[0]} IS NOT NULL" if self._chance(0.3) else ""
+        return f"SELECT {group} AS g, {value} AS n, count(*) AS m {body} GROUP BY {group}{have}"
+
     def _comparison(self, column: Column) -> str:
+        if self._values and self._chance(0.2):
+            value, is_number = self._looked_up_value([column])
+            other = str(self._random.randrange(4)) if is_number else f"'{self._pick('abc')}'"
+            return f"{value} {self._pick(['>', '<', '<>', '='])} {other}"
         if column.is_number:
             return f"{column} {self._pick(['>', '<', '<>', '='])} {self._random.randrange(4)}"
         return f"{column} {self._pick(['>', '<', '<>', '='])} '{self._pick('abc')}'"

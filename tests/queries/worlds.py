@@ -15,6 +15,7 @@ from lookup_connectors.memory import put_rows
 from lookup_hints import LookupSession
 from lookup_hints.spi.arrow_types import sql_type
 from lookup_hints.sql.lexer import quoted, string_literal
+from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import split_statements
 from lookup_hints.tables.registry import register_connector
 from tests.spark.answers import Answer, require_equal
@@ -108,7 +109,7 @@ class Worlds:
         """What Spark itself answers; asked once for each text."""
         known = (text, repr(args))
         if known not in self._answers:
-            self._answers[known] = Answer.of(last_frame(self.plain, OUR_WORDS.sub("", text), args))
+            self._answers[known] = Answer.of(last_frame(self.plain, self.plain_text(text), args))
         return self._answers[known]
 
     def check(self, text: str, lookups: frozenset[str], args: Args = None, *, ordered: bool = False) -> None:
@@ -121,9 +122,13 @@ class Worlds:
     def check_all(self, texts: Iterable[str], lookups: frozenset[str]) -> list[Answer]:
         """``check`` for several queries in one job; values are compared as texts."""
         return require_equal(
-            (text, self.plain.sql(OUR_WORDS.sub("", text)), self.world(lookups).session.sql(text))
+            (text, self.plain.sql(self.plain_text(text)), self.world(lookups).session.sql(text))
             for text in texts
         )
+
+    def plain_text(self, text: str) -> str:
+        """What Spark is asked in place of ``text``, which may have words and calls of ours."""
+        return values_by_case(OUR_WORDS.sub("", text), self.tables)
 
     def _new_session(self, names: Mapping[str, Data] | set[str]) -> SparkSession:
         spark = self.spark.newSession()
@@ -162,6 +167,38 @@ class Worlds:
         return log
 
 
+def values_by_case(text: str, tables: Mapping[str, Data]) -> str:
+    """``text`` with a CASE over the rows of the table in place of each lookup_get."""
+    code = SqlText(text).code
+    calls = [at for at, piece in enumerate(code) if piece.is_word("LOOKUP_GET")]
+    if not calls:
+        return text
+    first, last = calls[-1], code.closing(calls[-1] + 1)  # the last one holds no other
+    table, column, key, *default = (part.of(text).strip() for part in code.parts(first + 2, last - 1))
+    data = tables[table.strip("'").lower()]
+    made = _case_of_rows(data, column.strip("'").lower(), key, default[0] if default else "NULL")
+    name = ""
+    if first and code.is_word(first - 1, "SELECT") and code.is_word(last + 1, "FROM"):
+        name = f" AS {quoted(text[code[first].start : code[last].end])}"
+    return values_by_case(text[: code[first].start] + made + name + text[code[last].end :], tables)
+
+
+def _case_of_rows(data: Data, column: str, key: str, default: str) -> str:
+    pieces = SqlText(key).code
+    opening = int(pieces.is_word(0, "STRUCT"))
+    is_struct = pieces.is_symbol(opening, "(") and pieces.closing(opening) == len(pieces) - 1
+    parts = [each.of(key) for each in pieces.parts(opening + 1, len(pieces) - 2)] if is_struct else [key]
+    rows = ""
+    for row in data.rows.to_pylist():
+        typed = {
+            each.name: f"CAST({_literal(row[each.name])} AS {sql_type(each.type)})"
+            for each in data.rows.schema
+        }
+        same = (f"{part} = {typed[name]}" for part, name in zip(parts, data.key, strict=True))
+        rows += f" WHEN {' AND '.join(same)} THEN {typed[column]}"
+    return f"(CASE{rows} ELSE {default} END)"
+
+
 def _values(rows: pa.Table) -> str:
     """A query that gives rows of numbers and texts."""
     listed = ", ".join(f"({', '.join(map(_literal, row.values()))})" for row in rows.to_pylist())
@@ -175,7 +212,7 @@ def _values(rows: pa.Table) -> str:
 def _literal(value: Any) -> str:
     if value is None:
         return "NULL"
-    return string_literal(value) if isinstance(value, str) else str(value)
+    return str(value) if isinstance(value, int) else string_literal(str(value))
 
 
 def last_frame(session: LookupSession | SparkSession, text: str, args: Args) -> DataFrame:

@@ -27,7 +27,13 @@ def blocks_of(text: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     ("page", "fewest"),
-    [("dataframe.md", 7), ("second-source.md", 6), ("as-of.md", 4), ("spark-catalog.md", 3)],
+    [
+        ("dataframe.md", 7),
+        ("second-source.md", 6),
+        ("as-of.md", 4),
+        ("one-value-by-key.md", 8),
+        ("spark-catalog.md", 3),
+    ],
 )
 def test_the_examples_of_a_page(
     page: str, fewest: int, spark: SparkSession, capsys: pytest.CaptureFixture[str]

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
-from sqlglot import exp
-
 from lookup_hints.errors import HintError, OptionError, Problem
 from lookup_hints.plan.cost import LeftRows
 from lookup_hints.plan.decide.access import (
@@ -21,6 +19,7 @@ from lookup_hints.plan.decide.access import (
 from lookup_hints.plan.facts_of_lookup_tables import Facts
 from lookup_hints.plan.joins import FoundJoin
 from lookup_hints.plan.key_conditions import Conjunct, known_conjuncts, references
+from lookup_hints.plan.parse.aggregates import AGGREGATES
 from lookup_hints.plan.parse.query_blocks import Block, Role
 from lookup_hints.plan.parse.query_parts import gives_rows
 from lookup_hints.plan.parse.statement import Statement
@@ -287,12 +286,7 @@ def _has_having(statement: Statement, block: Block) -> bool:
 FEW_ROWS = 10_000
 """A LIMIT of more rows than this wants them fast rather than few."""
 
-_OVER_ALL_ROWS = frozenset(
-    name
-    for function in exp.ALL_FUNCTIONS
-    if issubclass(function, exp.AggFunc)
-    for name in function.sql_names()
-) | {"COLLECT_LIST", "COLLECT_SET", "PERCENTILE", "OVER"}
+_OVER_ALL_ROWS = AGGREGATES | {"OVER"}
 
 
 # Under a LIMIT few rows may be wanted, so reading a whole table is not certain to pay.

@@ -18,6 +18,9 @@ from lookup_hints.sql.text_edits import Cut
 UNNAMED = "__lookup_relation_"
 """Prefix of the private names of relations without a name of their own."""
 
+OF_LOOKUP_GET = f"{UNNAMED}get_"
+"""Prefix of those of the relations in which ``lookup_get`` finds its values."""
+
 LONGEST = 4_000
 """An expression over expressions may grow with each query around it; longer ones are not looked through."""
 

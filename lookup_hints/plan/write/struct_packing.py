@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from lookup_hints.plan.column_pruning import leaving_out
 from lookup_hints.plan.parse.query_blocks import Block, Relation, Step
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.write.from_parts import Concealed, FromPart, Rewrite, Visible
 from lookup_hints.plan.write.lateral_view import HIDDEN_PREFIX, Text, joined, private_name, semi_condition
-from lookup_hints.plan.write.using_and_stars import Merged, is_whole_item, leaving_out, qualified_names
+from lookup_hints.plan.write.using_and_stars import Merged, is_whole_item, qualified_names
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.text_edits import Cut, Edit, Fragment
 

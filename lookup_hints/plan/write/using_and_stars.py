@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lookup_hints.plan.column_pruning import own_stars
+from lookup_hints.plan.column_pruning import leaving_out, own_stars
 from lookup_hints.plan.joins import LookupJoin
 from lookup_hints.plan.parse.query_blocks import Block, Chain, Relation, Step
 from lookup_hints.plan.parse.statement import Statement
@@ -109,15 +109,6 @@ def _edit_star(statement: Statement, index: int, first: dict[str, str], without:
     if not names:
         return
     yield leaving_out(statement, index, names)
-
-
-def leaving_out(statement: Statement, index: int, names: str) -> Edit:
-    """The edit that leaves columns out of the star at ``index``, beside those that its EXCEPT names."""
-    tokens, star = statement.tokens, statement.pieces[index]
-    if tokens.except_list(index) is not None:
-        end = tokens[index + 2].end
-        return Edit(Cut(end, end), (f"{names}, ",))
-    return Edit(Cut(star.end, star.end), (f" EXCEPT ({names})",))
 
 
 def _shared_first(analysis: Analysis, block: Block, merged: list[Merged]) -> dict[str, str]:

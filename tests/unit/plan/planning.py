@@ -112,6 +112,7 @@ class FakeContext:
     table_size: Callable[[Connector], TableSize] = lambda _: TableSize(None, source="nothing was asked")
     left_rows: Callable[[str], LeftRows] = lambda _: LeftRows(None, "unknown: Spark was not asked")
     is_stream: Callable[[str], bool] = lambda _: False
+    has_function: Callable[[str], bool] = lambda _: False
     few_rows: bool = False
     line: int = 1
     read_because: str = ""

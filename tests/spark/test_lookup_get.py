@@ -1,0 +1,131 @@
+"""``lookup_get`` end to end: what is asked for, in each kind of statement, and what errors show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lookup_hints.errors import QueryError
+from tests.queries.worlds import Data, World, Worlds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLES = {
+    "o": Data(pa.table({"no": [1, 2, 3, 4, 5], "k": [1, 2, 9, None, 1]})),
+    "c": Data(pa.table({"id": [1, 2, 3], "name": ["a", None, "c"], "x": [None, 5, 6]}), ("id",)),
+}
+
+
+@pytest.fixture(scope="module")
+def worlds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worlds:
+    return Worlds(spark, tmp_path_factory.mktemp("lookup_get"), TABLES)
+
+
+@pytest.fixture
+def world(worlds: Worlds) -> World:
+    found = worlds.world(frozenset({"c"}))
+    found.forget()
+    return found
+
+
+def test_columns_of_one_key_are_asked_for_in_one_request(worlds: Worlds, world: World) -> None:
+    text = (
+        "SELECT no, lookup_get('c', 'name', k) AS n, lookup_get('c', 'x', o.k, -1) AS x FROM o"
+        " WHERE lookup_get('C', 'NAME', K) = 'a' OR no > 1"
+    )
+    worlds.check(text, frozenset({"c"}))
+    (request,) = world.calls("c").requests
+    assert sorted(request["keys"]) == [["1"], ["2"], ["9"]]
+    assert request["columns"] == ["id", "name", "x"]
+
+
+def test_rows_that_other_conditions_drop_are_not_asked_for(worlds: Worlds, world: World) -> None:
+    worlds.check(
+        "SELECT no FROM o WHERE no < 3 AND lookup_get('c', 'x', k, 0) > 1 AND k > 1", frozenset({"c"})
+    )
+    assert list(world.calls("c").keys) == [("2",)]
+
+
+def test_a_hint_of_the_block_gives_the_options(world: World) -> None:
+    hint = "/*+ LOOKUP('table'='c', 'batch-size'='1', 'async'='false') */"
+    text = f"SELECT {hint} no, lookup_get('c', 'name', k) AS n FROM o"
+    assert world.session.sql(text).count() == 5
+    assert [len(request["keys"]) for request in world.calls("c").requests] == [1, 1, 1]
+    assert "at most 1 key in one request (hint)" in world.session.explain(text)
+
+
+def test_what_is_written_has_the_value(worlds: Worlds, world: World, tmp_path: Path) -> None:
+    query = "SELECT no, lookup_get('c', 'name', k, '-') AS n FROM o"
+    world.session.sql(f"CREATE TABLE values_made USING parquet LOCATION '{tmp_path / 'made'}' AS {query}")
+    world.session.sql(f"INSERT INTO values_made {query.replace('no,', 'no + 10,')}")
+    rows = sorted((row["no"], row["n"]) for row in world.session.spark.table("values_made").collect())
+    named = [(1, "a"), (2, None), (3, "-"), (4, "-"), (5, "a")]
+    assert rows == [*named, *((no + 10, name) for no, name in named)]
+    world.session.spark.sql("DROP TABLE values_made")
+
+
+def test_a_stream_has_the_value(world: World, tmp_path: Path) -> None:
+    pq.write_table(TABLES["o"].rows, tmp_path / "o.parquet")
+    spark = world.session.spark
+    spark.readStream.schema("no BIGINT, k BIGINT").parquet(str(tmp_path)).createOrReplaceTempView("events")
+    frame = world.session.sql(
+        "SELECT no, lookup_get('c', 'name', k, '-') AS n FROM events WHERE lookup_get('c', 'x', k, 1) > 0"
+    )
+    stream = frame.writeStream.format("memory").queryName("values_seen").trigger(availableNow=True).start()
+    assert stream.awaitTermination(120)
+    assert sorted((row["no"], row["n"]) for row in spark.table("values_seen").collect()) == [
+        (2, None),
+        (3, "-"),
+        (4, "-"),
+    ]
+
+
+def test_a_function_of_the_users_own_is_left_alone(world: World) -> None:
+    spark = world.session.spark
+    spark.udf.register("lookup_get", lambda table, column, key: f"{table}.{column} {key}")
+    try:
+        rows = world.session.sql("SELECT lookup_get('c', 'name', 2) AS n").collect()
+    finally:
+        spark.sql("DROP TEMPORARY FUNCTION lookup_get")
+    assert rows[0]["n"] == "c.name 2"
+    assert not world.calls("c").requests
+    assert world.session.sql("SELECT lookup_get('c', 'x', 2) AS n").collect()[0]["n"] == 5
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("kk", ["UNRESOLVED_COLUMN", "`kk`", "[`o`.`k`, `o`.`no`]", "line 1 pos 35"]),
+        ("array(k)", ["DATATYPE_MISMATCH", "(array(k) = c.id)"]),
+    ],
+)
+def test_sparks_error_is_about_the_users_text(world: World, key: str, shown: list[str]) -> None:
+    from pyspark.errors import AnalysisException
+
+    with pytest.raises(AnalysisException) as caught:
+        world.session.sql(f"SELECT no, lookup_get('c', 'name', {key}) FROM o")
+    told = str(caught.value)
+    assert [each for each in shown if each not in told] == []
+    assert "__lookup" not in told.partition("\n")[0]
+
+
+def test_a_value_of_a_key_that_is_not_grouped_by_is_sparks_error(world: World) -> None:
+    from pyspark.errors import AnalysisException
+
+    with pytest.raises(AnalysisException, match="MISSING_AGGREGATION"):
+        world.session.sql("SELECT lookup_get('c', 'name', k) FROM o GROUP BY no")
+
+
+def test_an_unknown_table_is_told_with_the_nearest(world: World) -> None:
+    with pytest.raises(QueryError, match=r"There is no lookup table 'cc'\. Did you mean 'c'\?"):
+        world.session.sql("SELECT lookup_get('cc', 'name', k) FROM o")
+
+
+def test_a_lasting_view_is_refused(world: World) -> None:
+    with pytest.raises(QueryError, match="Write CREATE TEMPORARY VIEW"):
+        world.session.sql("CREATE VIEW named AS SELECT lookup_get('c', 'name', k) AS n FROM o")
