@@ -450,8 +450,9 @@ class LookupSpec:
     def past_order(self) -> OrderCondition | None:
         """The order of versions, where rows of a cache answer for the past however old they are."""
         order, cache = self.chosen_order, self.settings.cache
-        is_past = order is not None and cache is not None and order.column == cache.versions_by
-        return order if is_past else None
+        if order is None or cache is None or (order.known_from or order.column) != cache.versions_by:
+            return None
+        return order
 
     @property
     def match_key(self) -> tuple[str, ...]:

@@ -119,6 +119,8 @@ class MemoryConnector(
         """All columns but ARRAY, MAP and STRUCT ones."""
         return frozenset(column.name for column in self.table.schema if not is_nested(column.type))
 
+    picks_known_rows = True
+
     def can_order(self, order: OrderCondition) -> bool:
         return can_order(self.table.schema.field(order.column).type)
 
@@ -289,6 +291,7 @@ class _RowsInOrder:
         self._order = order
         self._starts = _hashable_column(rows.column(order.column))
         ends = [] if order.until is None else _hashable_column(rows.column(order.until))
+        self._learned = [] if order.known_from is None else _hashable_column(rows.column(order.known_from))
         self._ends = [math.inf if end is None and order.is_open else end for end in ends]
         self._keys: dict[Any, tuple[list[int], list[Any], list[Any]]] = {}
 
@@ -301,6 +304,8 @@ class _RowsInOrder:
         at = side(starts, value)
         if self._order.operator in ("<", "<="):
             return rows[at : at + 1]
+        while self._learned and at and self._learned[rows[at - 1]] > value:
+            at -= 1
         if not self._ends:
             return rows[at - 1 : at] if at else ()
         is_before = operator.lt if self._order.until_operator == "<" else operator.le
@@ -316,6 +321,9 @@ class _RowsInOrder:
         known = [at for at in positions if self._starts[at] is not None]
         if self._ends:
             known = [at for at in known if self._ends[at] is not None]
+        if self._learned:
+            known = [at for at in known if self._learned[at] is not None]
+            known.sort(key=self._learned.__getitem__)
         known.sort(key=self._starts.__getitem__)
         latest = list(accumulate((self._ends[at] for at in known), max)) if self._ends else []
         return known, [self._starts[at] for at in known], latest

@@ -246,7 +246,7 @@ def _keys_of(invalidations: Sequence[Invalidation], table: LookupTable) -> pa.Ta
     try:
         keys = pa.table(list(values), schema=pa.schema([table.schema.field(name) for name in columns]))
         versions = versions_of(table)
-        others = [name for name in columns if versions is None or name != versions.since.name]
+        others = [name for name in columns if versions is None or name not in versions.times]
         return keys.select(others or columns)
     except (KeyError, pa.ArrowException, TypeError, ValueError, OverflowError):
         return None  # the table was replaced by one with other columns

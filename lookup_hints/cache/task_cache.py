@@ -112,7 +112,10 @@ class StoreCache(Cache):
         if order is None or keys.values is None:
             return None
         offset = time.time() - time.monotonic()
-        return Past(order.column, order.until, keys.codes, keys.values, keys.table.num_rows, offset)
+        # What is learned later is known from later on: it changes no answer for an earlier moment, and nor
+        # does the end of a row, as a row that is corrected is another row.
+        since, until = (order.column, order.until) if order.known_from is None else (order.known_from, None)
+        return Past(since, until, keys.codes, keys.values, keys.table.num_rows, offset)
 
     def refresh(self, keys: pa.Table) -> None:
         if self._refresh is not None:

@@ -53,12 +53,25 @@ def answering(found: Placed, codes: pa.Array, values: pa.Array, condition: Order
         condition: which rows answer.
     """
     count, column = len(values), whole(found.rows.column(condition.column))
-    until = None if condition.until is None else whole(found.rows.column(condition.until))
-    ranks, null = _rank_values([column, values, *([] if until is None else [until])])
+    until, learned = (
+        None if name is None else whole(found.rows.column(name))
+        for name in (condition.until, condition.known_from)
+    )
+    ranks, null = _rank_values([column, values, *(each for each in (until, learned) if each is not None)])
     starts, asked = ranks[: len(column)], ranks[len(column) : len(column) + count]
     keys = pc.fill_null(codes, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     owners = found.positions.to_numpy(zero_copy_only=False).astype(np.int64)
     asked = np.where(keys < 0, null, asked)
+    if learned is not None:
+        since = ranks[len(ranks) - len(column) :]
+        known = np.flatnonzero((starts != null) & (since != null))
+        ordered = known[np.lexsort((since[known], starts[known], owners[known]))]
+        index = _OrderedRows(owners[ordered], starts[ordered], ordered, null + 1)
+        at = index.last_known(keys, asked, since[ordered])
+        is_found = (at >= 0) & (asked != null)
+        if until is not None:
+            is_found &= index.is_before(asked, ranks[len(column) + count :][ordered], at, null)
+        return Answering.of(ordered[at[is_found]], is_found.astype(np.int64))
     known = np.flatnonzero(starts != null)
     ordered = known[np.lexsort((starts[known], owners[known]))]
     index = _OrderedRows(owners[ordered], starts[ordered], ordered, null + 1)
@@ -114,7 +127,33 @@ class _OrderedRows:
         at = np.where(at < len(self.owners), at, -1)
         if not len(self.owners):
             return at
+        return self._of_key(at, keys)
+
+    def _of_key(self, at: Integers, keys: Integers) -> Integers:
         return np.where((at >= 0) & (self.owners[at] == keys), at, -1)
+
+    # Each value passes over the rows that were learned after it, by powers of two: a key with thousands of
+    # corrections takes a dozen steps.
+    def last_known(self, keys: Integers, asked: Integers, learned: Integers) -> Integers:
+        """For each key and rank the place of the last row that begins and is learned by then, or -1.
+
+        Args:
+            learned: for each row the rank from which it is known.
+        """
+        at = self.nearest(keys, asked, ">=")
+        if not len(self.owners):
+            return at
+        most = int(np.bincount(self.owners).max(initial=0))
+        # Of each row the least rank among it and those before it: of 1 row, of 2, of 4, ...
+        least = [learned]
+        while 2 ** len(least) <= most:
+            width = 2 ** (len(least) - 1)
+            before = np.concatenate([least[-1][:width], least[-1][:-width]])
+            least.append(np.minimum(least[-1], before))
+        for step in reversed(range(len(least))):
+            passes = (at >= 0) & (least[step][at] > asked)
+            at = np.where(passes, np.maximum(at - 2**step, -1), at)
+        return self._of_key(at, keys)
 
     def holding(self, keys: Integers, asked: Integers, ends: Integers, null: int) -> Answering:
         """The rows whose range holds the rank: it starts at or before it, and ends after it or never.
@@ -128,7 +167,7 @@ class _OrderedRows:
         is_known = asked != null
         if not _ranges_overlap(self.owners, self.starts, ends, null):
             at = np.where(is_known, self.nearest(keys, asked, ">="), -1)
-            holds = (at >= 0) & self._is_before(asked, ends, at, null)
+            holds = (at >= 0) & self.is_before(asked, ends, at, null)
             return Answering.of(self.rows[at[holds]], holds.astype(np.int64))
         first = self._search_rank(keys, np.zeros_like(asked), right=False)
         last = np.where(is_known, self._search_rank(keys, asked, right=True), first)
@@ -142,7 +181,7 @@ class _OrderedRows:
             value = np.repeat(np.arange(begin, end), lengths)
             offset = np.arange(len(value)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
             at = first[value] + offset
-            holds = self._is_before(asked[value], ends, at, null)
+            holds = self.is_before(asked[value], ends, at, null)
             counts += np.bincount(value[holds], minlength=len(keys))
             rows.append(self.rows[at[holds]])
             begin = end
@@ -154,7 +193,8 @@ class _OrderedRows:
         return np.searchsorted(ascending, keys * self.width + ranks, side="right" if right else "left")
 
     @staticmethod
-    def _is_before(asked: Integers, ends: Integers, at: Integers, null: int) -> npt.NDArray[np.bool_]:
+    def is_before(asked: Integers, ends: Integers, at: Integers, null: int) -> npt.NDArray[np.bool_]:
+        """Whether each rank is before the end of the row at its place, or that row has none."""
         if not len(ends):
             return np.zeros(len(asked), np.bool_)
         own = ends[at]

@@ -109,6 +109,10 @@ def _order_text(plan: LookupPlan, order: JoinOrder, is_asked: bool) -> str:
         lasts = f"{condition.until} {'>=' if condition.until_operator == '<=' else '>'} {value}"
         return f"those with {begun} and {lasts}, in range, from the whole table"
     by_whom = "chosen by the source" if is_asked else "chosen by the worker"
+    if condition.known_from is not None:
+        ended = "" if condition.until is None else f", unless {condition.until} <= {value}"
+        known = f"of those with {value} >= {condition.known_from}"
+        return f"the last one with {value} >= {condition.column}{ended}, {known}, {by_whom}"
     if condition.until is not None:
         return f"those with {condition.column} <= {value} and {condition.until} > {value} or NULL, {by_whom}"
     which = "last" if condition.operator in (">=", ">") else "first"

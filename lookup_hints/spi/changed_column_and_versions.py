@@ -116,7 +116,7 @@ def grows(kind: pa.DataType) -> bool:
     return bool(types.is_integer(kind) or types.is_timestamp(kind) or types.is_date(kind))
 
 
-VALID_FROM, VALID_TO = "lookup.valid-from", "lookup.valid-to"
+VALID_FROM, VALID_TO, KNOWN_FROM = "lookup.valid-from", "lookup.valid-to", "lookup.known-from"
 
 
 @dataclass(frozen=True)
@@ -127,10 +127,27 @@ class Versions:
         since: the column with the first moment.
         until: the column with the moment at which a row stops being valid, NULL where it has not. None:
             each row is valid until the next one of its key is.
+        known: the column with the moment from which a row is known. None: each row always was.
     """
 
     since: pa.Field
     until: pa.Field | None
+    known: pa.Field | None = None
+
+    @property
+    def changes_by(self) -> str:
+        """The column whose greatest past value says up to when the answers of a key are settled."""
+        return str((self.known or self.since).name)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The columns that tell rows of one key apart."""
+        return tuple(each.name for each in (self.since, self.known) if each is not None)
+
+    @property
+    def need_key(self) -> bool:
+        """Whether one row of several is chosen, so that a primary key must say which belong together."""
+        return self.until is None or self.known is not None
 
 
 def versions_of(table: LookupTable) -> Versions | None:
@@ -140,36 +157,43 @@ def versions_of(table: LookupTable) -> Versions | None:
         OptionError: it has no such column, they cannot be compared, or nothing tells versions of one row.
     """
     if VALID_FROM not in table.options:
-        if VALID_TO in table.options:
-            raise _wrong_option(
-                table, f"{VALID_TO!r} needs {VALID_FROM!r}.", "Name the column with the beginning."
-            )
+        for key in (VALID_TO, KNOWN_FROM):
+            if key in table.options:
+                tip = f"Name the column with the beginning: {VALID_FROM!r} = '...'."
+                raise _wrong_option(table, f"{key!r} needs {VALID_FROM!r}.", tip)
         return None
     if not len(table.schema):
         return None
     since = _column_of_option(table, VALID_FROM)
-    until = _column_of_option(table, VALID_TO) if VALID_TO in table.options else None
-    if not _is_ordered(since.type):
+    until, known = (
+        _column_of_option(table, key) if key in table.options else None for key in (VALID_TO, KNOWN_FROM)
+    )
+    for key, column in ((VALID_FROM, since), (KNOWN_FROM, known)):
+        if column is not None and not _is_ordered(column.type):
+            raise _wrong_option(
+                table,
+                f"{key!r} is {column.name!r}, which is {sql_type(column.type)}.",
+                "Name a TIMESTAMP, TIMESTAMP_NTZ or DATE, or a number that grows with time.",
+            )
+    for key, column in ((VALID_TO, until), (KNOWN_FROM, known)):
+        if column is not None and column.type != since.type:
+            raise _wrong_option(
+                table,
+                f"{VALID_FROM!r} {since.name!r} is {sql_type(since.type)}, and {key!r} {column.name!r} is"
+                f" {sql_type(column.type)}.",
+                "Declare both with one type.",
+            )
+    versions = Versions(since, until, known)
+    if versions.need_key and not set(table.primary_key) - {*versions.times}:
+        key, end = (
+            (VALID_FROM, f", or name the end of a row by {VALID_TO!r}") if known is None else (KNOWN_FROM, "")
+        )
         raise _wrong_option(
             table,
-            f"{VALID_FROM!r} is {since.name!r}, which is {sql_type(since.type)}.",
-            "Name a TIMESTAMP, TIMESTAMP_NTZ or DATE, or a number that grows with time.",
+            f"{key!r} needs a PRIMARY KEY, which says which rows are versions of one.",
+            f"Declare PRIMARY KEY (..., {', '.join(versions.times)}) NOT ENFORCED{end}.",
         )
-    if until is not None and until.type != since.type:
-        raise _wrong_option(
-            table,
-            f"{VALID_FROM!r} {since.name!r} is {sql_type(since.type)}, and {VALID_TO!r} {until.name!r} is"
-            f" {sql_type(until.type)}.",
-            "Declare both with one type.",
-        )
-    if until is None and not set(table.primary_key) - {since.name}:
-        raise _wrong_option(
-            table,
-            f"{VALID_FROM!r} needs a PRIMARY KEY, which says which rows are versions of one.",
-            f"Declare PRIMARY KEY (..., {since.name}) NOT ENFORCED, or name the end of a row by"
-            f" {VALID_TO!r}.",
-        )
-    return Versions(since, until)
+    return versions
 
 
 def _column_of_option(table: LookupTable, key: str) -> pa.Field:

@@ -453,6 +453,9 @@ class OrderedLookup(ABC):
     ``PlacedRows``. Without this ability the worker requests all rows of a key and selects itself.
     """
 
+    picks_known_rows: ClassVar[bool] = False
+    """Whether it understands ``OrderCondition.known_from`` (without ``until``); else it never gets one."""
+
     @abstractmethod
     def can_order(self, order: OrderCondition) -> bool:
         """Whether the source compares the column as Spark does. On the driver, no I/O."""

@@ -107,6 +107,12 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         " all rows of the key that were valid at the given moment.",
     ),
     _lookup_option(
+        "known-from",
+        TEXT,
+        "Column with the moment from which a row is known: FOR SYSTEM_TIME AS OF then chooses among the rows"
+        " known by the given moment. Of several with one beginning, the one learned last counts.",
+    ),
+    _lookup_option(
         "scan.max-rows",
         integer(0),
         "A table that is known to have more rows is never read whole.",

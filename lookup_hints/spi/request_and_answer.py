@@ -306,6 +306,9 @@ class OrderCondition:
             ``operator`` is ``>=`` or ``>``.
         until_operator: how the value is compared with that: ``<`` or ``<=``.
         is_open: whether a row with NULL there has not ended; else it answers nothing.
+        known_from: a column of the same type. Only rows where it is at or before the value take part, and of
+            equally near ones that with the greatest answers; ``operator`` is ``>=``. With ``until``, the row
+            that is nearest answers, unless it has ended.
     """
 
     column: str
@@ -313,16 +316,19 @@ class OrderCondition:
     until: str | None = None
     until_operator: str = "<"
     is_open: bool = True
+    known_from: str | None = None
 
     def __post_init__(self) -> None:
-        known = (">=", ">", "<=", "<") if self.until is None else (">=", ">")
-        if self.operator not in known or self.until_operator not in ("<", "<="):
+        operators = {">=", ">", "<=", "<"} if self.until is None else {">=", ">"}
+        if self.known_from is not None:
+            operators = {">="}
+        if self.operator not in operators or self.until_operator not in ("<", "<="):
             raise ValueError(f"rows cannot be found by {self.operator!r} {self.until or ''}".rstrip())
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Those that a row must bring."""
-        return (self.column,) if self.until is None else (self.column, self.until)
+        return tuple(each for each in (self.column, self.until, self.known_from) if each is not None)
 
 
 @dataclass(frozen=True)

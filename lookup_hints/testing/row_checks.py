@@ -40,6 +40,10 @@ def conditions_of(connector: Connector, columns: pa.Schema) -> list[OrderConditi
         for end in columns
         if start.name != end.name and start.type == end.type
     ]
+    if isinstance(connector, OrderedLookup) and connector.picks_known_rows:
+        found += [
+            OrderCondition(each.column, known_from=each.until) for each in found if each.until is not None
+        ]
     return [each for each in found if isinstance(connector, OrderedLookup) and connector.can_order(each)]
 
 
@@ -101,7 +105,9 @@ def _right_answers(
     owners = _key_numbers(request)
     chosen = answering(rows, pa.array(owners, pa.int64()), whole(request.keys.columns[-1]), condition)
     shown = row_texts(rows.rows)
-    starts = [repr(each or 0) for each in rows.rows.column(condition.column).to_pylist()]  # -0.0 is 0.0
+    orders = [each for each in (condition.column, condition.known_from) if each is not None]
+    columns = [rows.rows.column(name).to_pylist() for name in orders]
+    starts = [repr([each or 0 for each in row]) for row in zip(*columns, strict=True)]  # -0.0 is 0.0
     equally_near: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
     for owner, start, row in zip(rows.positions.to_pylist(), starts, shown, strict=True):
         equally_near[owner, start].append(row)

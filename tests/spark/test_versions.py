@@ -18,8 +18,9 @@ from tests.spark.answers import Answer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOOKUPS = frozenset({"prices", "rates", "days", "steps", "plain"})
+LOOKUPS = frozenset({"prices", "rates", "days", "steps", "plain", "ledger", "closing", "counts"})
 FROM, TO = {"lookup.valid-from": "since"}, {"lookup.valid-to": "until"}
+KNOWN = {"lookup.known-from": "known"}
 CHANCE = Random(12)
 NOON = datetime(2024, 3, 10, 12)  # clocks go forward in New York on that day
 
@@ -44,6 +45,21 @@ def versions(kind: pa.DataType, values: list[Any]) -> pa.Table:
     return pa.table(columns)
 
 
+def corrected(kind: pa.DataType, values: list[Any]) -> pa.Table:
+    """Versions of five keys, most of them corrected, some late, some before they begin; a few with NULLs."""
+    drawn = [(CHANCE.randrange(5), *CHANCE.choices([None, *values], k=2)) for _ in range(90)]
+    rows = sorted(set(drawn), key=repr)
+    return pa.table(
+        {
+            "k": [key for key, _, _ in rows],
+            "since": pa.array([since for _, since, _ in rows], kind),
+            "known": pa.array([known for _, _, known in rows], kind),
+            "until": pa.array(CHANCE.choices([None, *values], k=len(rows)), kind),
+            "v": list(range(len(rows))),
+        }
+    )
+
+
 HOURS = [NOON + timedelta(hours=each) for each in range(-12, 12, 2)]
 DAYS = [date(2024, 3, each) for each in range(8, 14)]
 TABLES = {
@@ -63,6 +79,9 @@ TABLES = {
     "rates": Data(versions(pa.timestamp("us"), HOURS), options={**FROM, **TO}),
     "days": Data(versions(pa.date32(), DAYS), ("k", "since"), FROM),
     "steps": Data(versions(pa.int64(), [1, 2, 3]), options={**FROM, **TO}),
+    "ledger": Data(corrected(pa.timestamp("us"), HOURS), ("k", "since", "known"), {**FROM, **KNOWN}),
+    "closing": Data(corrected(pa.date32(), DAYS), ("k", "since", "known"), {**FROM, **TO, **KNOWN}),
+    "counts": Data(corrected(pa.int64(), [1, 2, 3]), ("k", "since", "known"), {**FROM, **KNOWN}),
     "plain": Data(versions(pa.int64(), [1, 2, 3])),
 }  # fmt: skip
 
@@ -72,6 +91,16 @@ def last(table: str, value: str, kind: str = "LEFT") -> str:
     return (
         f"SELECT no, since, v FROM (SELECT o.no, t.since, t.v, row_number() OVER (PARTITION BY o.no ORDER BY"
         f" t.since DESC) AS rank FROM o {kind} JOIN {table} t ON o.k = t.k AND t.since <= {value}) WHERE rank = 1"
+    )
+
+
+def known(table: str, value: str, kind: str = "LEFT", ended: str = "false") -> str:
+    """Of the rows of a key that had begun and were known the last one, of its corrections the last one."""
+    return (
+        f"SELECT no, CASE WHEN {ended} THEN NULL ELSE since END AS since, CASE WHEN {ended} THEN NULL ELSE v END"
+        f" AS v FROM (SELECT o.*, t.since, t.until, t.v, row_number() OVER (PARTITION BY o.no ORDER BY t.since"
+        f" DESC, t.known DESC) AS rank FROM o {kind} JOIN {table} t ON o.k = t.k AND t.since <= {value} AND"
+        f" t.known <= {value}) WHERE rank = 1"
     )
 
 
@@ -108,6 +137,17 @@ CASES = {
         asked("steps", "CASE WHEN o.n < 2 THEN -1 ELSE - -o.n END + 0"), held("steps", "CASE WHEN o.n < 2 THEN -1 ELSE o.n END")),
     "an interval of two units": (
         asked("prices", "o.ts - INTERVAL 1 HOUR 30 MINUTES"), last("prices", "o.ts - INTERVAL '90' MINUTE")),
+    "known": (asked("ledger", "o.local"), known("ledger", "o.local")),
+    "known, inner": (asked("ledger", "o.local", "INNER"), known("ledger", "o.local", "INNER")),
+    "known, a literal": (
+        asked("ledger", "TIMESTAMP_NTZ '2024-03-10 10:00:00'"), known("ledger", "TIMESTAMP_NTZ '2024-03-10 10:00:00'")),
+    "known numbers": (asked("counts", "o.n"), known("counts", "o.n")),
+    "known, with an end": (asked("closing", "o.day"), known("closing", "o.day", ended="until <= day")),
+    "known, semi": (
+        "SELECT o.no FROM o LEFT SEMI JOIN ledger FOR SYSTEM_TIME AS OF o.local AS t ON o.k = t.k",
+        f"SELECT no FROM ({known('ledger', 'o.local', 'INNER')})"),
+    "known, a condition on the rows": (
+        asked("ledger", "o.local", "INNER") + " AND t.v % 2 = 0", known("ledger", "o.local", "INNER") + " AND v % 2 = 0"),
     "NULL": (asked("steps", "NULL"), held("steps", "CAST(NULL AS BIGINT)")),
     "a condition on the rows": (
         asked("prices", "o.ts", "INNER") + " AND t.v % 2 = 0", last("prices", "o.ts", "INNER") + " AND v % 2 = 0"),
@@ -181,6 +221,28 @@ def test_by_pandas_it_is_the_same(worlds: Worlds, world: World, transport: str) 
         world.session.spark.conf.unset("lookup.transport")
 
 
+def test_more_random_tables_are_answered_as_they_were_known(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(6):
+        rows = corrected(pa.timestamp("us"), HOURS[number:])
+        whole = {"lookup.cache": "FULL", "lookup.full-cache.periodic-reload.interval": "1 h"}
+        ledger = Data(rows, TABLES["ledger"].key, {**FROM, **KNOWN, **(whole if number % 2 else {})})
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        worlds = Worlds(spark, folder, {"o": TABLES["o"], "ledger": ledger}, QUICK)
+        session = worlds.world(frozenset({"ledger"})).session
+        found = Answer.of(last_frame(session, asked("ledger", "o.local"), None))
+        found.require(worlds.answer(known("ledger", "o.local")), str(number), ordered=False)
+
+
+@pytest.mark.parametrize("option", ["'cache'='partial'", "'async'='false'", "'batch-size'='2'"])
+def test_known_rows_are_equal_for_all_kinds_of_lookup(worlds: Worlds, world: World, option: str) -> None:
+    for moment in ("o.local", "(o.local - INTERVAL 5 HOURS)"):  # a cached answer serves another moment
+        ours = asked("ledger", moment).replace("SELECT", f"SELECT /*+ LOOKUP('table'='t', {option}) */", 1)
+        Answer.of(last_frame(world.session, ours, None)).require(
+            worlds.answer(known("ledger", moment)), ours, ordered=False
+        )
+
+
 @pytest.mark.parametrize("option", ["'cache'='partial'", "'async'='false'", "'batch-size'='2'"])
 def test_past_rows_are_equal_for_all_kinds_of_lookup(worlds: Worlds, world: World, option: str) -> None:
     ours = asked("rates", "o.local").replace("SELECT", f"SELECT /*+ LOOKUP('table'='t', {option}) */", 1)
@@ -203,6 +265,8 @@ def test_past_rows_are_equal_for_all_kinds_of_lookup(worlds: Worlds, world: Worl
         (asked("plain", "1"), "asked for a time of its own, but connector 'counting' knows only the present"),
         ("SELECT * FROM o JOIN prices FOR SYSTEM_TIME AS OF o.ts AS t ON o.no = t.v",
          r"without k, nothing says which of its rows are versions of one row\. Add an equality with k"),
+        ("SELECT * FROM o JOIN closing FOR SYSTEM_TIME AS OF o.day AS t ON o.no = t.v",
+         r"without k, nothing says which of its rows are versions of one row\. Add an equality with k\."),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_its_place(world: World, sql: str, message: str) -> None:
@@ -215,6 +279,10 @@ def test_the_plan_says_which_rows_it_takes(world: World) -> None:
     assert "rows         the last one with o.ts >= since, chosen by the worker" in world.session.explain(
         asked("prices", "o.ts")
     )
+    told = world.session.explain(asked("ledger", "o.local"))
+    assert "the last one with o.local >= since, of those with o.local >= known, chosen by the worker" in told
+    told = world.session.explain(asked("closing", "o.day"))
+    assert "the last one with o.day >= since, unless until <= o.day, of those with o.day >= known" in told
     told = world.session.explain(asked("rates", "o.local"))
     assert "those with since <= o.local and until > o.local or NULL" in told
     assert "FOR SYSTEM_TIME AS OF chooses among its rows" in told
@@ -237,17 +305,32 @@ def test_frames_are_joined_as_of_a_column_an_expression_or_a_column_of_spark(
     joined("local - INTERVAL 3 HOURS", "inner").require(
         worlds.answer(shifted), "an expression", ordered=False
     )
+    frame = world.session.lookup_join(
+        orders, "ledger", on="k", how="left", as_of="local", columns=["since", "v"]
+    )
+    Answer.of(frame.select("no", "since", "v")).require(
+        worlds.answer(known("ledger", "o.local")), "known", ordered=False
+    )
     joined(orders.local, "left").require(worlds.answer(plain), "a Column", ordered=False)
     with pytest.raises(QueryError, match=r"as_of chooses no rows of plain.*'lookup\.valid-from' = '\.\.\.'"):
         world.session.lookup_join(orders, "plain", on="k", as_of="ts")
 
 
-def test_a_stream_gets_the_rows_of_the_batch(worlds: Worlds, world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("ours", "plain"),
+    [
+        (asked("prices", "o.ts"), last("prices", "o.ts")),
+        (asked("ledger", "o.local"), known("ledger", "o.local")),
+    ],
+)
+def test_a_stream_gets_the_rows_of_the_batch(
+    worlds: Worlds, world: World, tmp_path: Path, ours: str, plain: str
+) -> None:
     spark = world.session.spark
     folder = worlds.folder / "o.parquet"
     arriving = spark.readStream.schema(spark.table("o").schema).parquet(f"{folder.parent}/o.parque[t]")
     arriving.createOrReplaceTempView("arriving")
-    frame = world.session.sql(asked("prices", "o.ts").replace("FROM o ", "FROM arriving AS o "))
+    frame = world.session.sql(ours.replace("FROM o ", "FROM arriving AS o "))
     query = (
         frame.writeStream.format("memory")
         .queryName("as_it_was")
@@ -257,7 +340,7 @@ def test_a_stream_gets_the_rows_of_the_batch(worlds: Worlds, world: World, tmp_p
     )
     query.awaitTermination()
     got = Answer.of(spark.table("as_it_was"))
-    got.require(worlds.answer(last("prices", "o.ts")), "a stream", ordered=False)
+    got.require(worlds.answer(plain), "a stream", ordered=False)
 
 
 def test_a_table_that_is_read_by_wish_is_asked_for_past_rows_and_a_hint_that_wants_it_read_is_refused(

@@ -122,6 +122,8 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
         can_ask = has_one_spelling if self._driver == SQLITE else lambda kind: not is_nested(kind)
         return frozenset(column.name for column in self.table.schema if can_ask(column.type))
 
+    picks_known_rows = True
+
     def can_order(self, order: OrderCondition) -> bool:
         """Exact numbers, dates and moments; with SQLite, those of them that have one spelling there."""
         kind = self.table.schema.field(order.column).type

@@ -212,7 +212,8 @@ class AdbcStatements:
             yield from self._ordered_rows(keys, order, plans)
             return
         names = [*self._key_names, "value", "position"]
-        if way == "lists" and order.until is None and _share_keys(keys, len(self.by)):
+        is_nearest = order.until is None and order.known_from is None
+        if way == "lists" and is_nearest and _share_keys(keys, len(self.by)):
             yield self._by_asof_join(keys, order, plans)
             return
         if way == "arrays":

@@ -86,6 +86,7 @@ class PooledSqlConnector(
     SERVER: ClassVar[str]
     """What the server is called in messages."""
     STEPS = ("login", "table", "columns", "rights")
+    picks_known_rows = True
     PIECE: ClassVar = PIECE
     """A piece of its SQL."""
 

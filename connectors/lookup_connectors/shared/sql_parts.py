@@ -125,7 +125,8 @@ def found_rows(
     ending = ""
     if order.until is None:
         direction = "DESC" if order.operator in (">=", ">") else "ASC"
-        ending = f" ORDER BY {column(order.column)} {direction} LIMIT 1"
+        learned = "" if order.known_from is None else f", {column(order.known_from)} DESC"
+        ending = f" ORDER BY {column(order.column)} {direction}{learned} LIMIT 1"
     return f"SELECT {selected} FROM {source} WHERE {conditions}{ending}"  # noqa: S608  quoted
 
 
@@ -158,6 +159,11 @@ def joined_rows(
         )
         found.append(f"{column('found', order.column)} = ({near})")
         ending = " GROUP BY asked.position"
+        if order.known_from is not None:
+            # SQLite takes the row of a group from where its max() is, also in HAVING.
+            learned = column("found", order.known_from)
+            found.append(f"asked.value >= {learned}")
+            ending += f" HAVING max({learned}) IS NOT NULL"
     else:
         found += _order_comparisons(order, "asked.value", lambda name: column("found", name))
     return f"FROM asked CROSS JOIN {source} AS found WHERE {' AND '.join(found)}{ending}"
@@ -165,6 +171,8 @@ def joined_rows(
 
 def _order_comparisons(order: OrderCondition, value: str, column: Column) -> Iterator[str]:
     yield f"{value} {order.operator} {column(order.column)}"
+    if order.known_from is not None:
+        yield f"{value} >= {column(order.known_from)}"
     if order.until is not None:
         until = column(order.until)
         is_before = f"{value} {order.until_operator} {until}"

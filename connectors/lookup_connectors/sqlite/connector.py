@@ -158,6 +158,8 @@ class SqliteConnector(
         """
         return frozenset(column.name for column in self.table.schema if has_one_spelling(column.type))
 
+    picks_known_rows = True
+
     def can_order(self, order: OrderCondition) -> bool:
         """Integers and dates, whose values have one spelling each."""
         kind = self.table.schema.field(order.column).type

@@ -59,28 +59,29 @@ def _order_of_versions(join: FoundJoin, versions: Versions) -> JoinOrder:
     if use.step is not None and use.step.takes_nearest:
         reason = "an ASOF JOIN chooses the rows itself; leave FOR SYSTEM_TIME AS OF out"
         raise NotReadEither(use.cannot_run(use.time, reason).problems)
-    if versions.until is None:
+    if versions.need_key:
         _refuse_parts_of_key(join, versions)
     value: Fragment = use.time
     if use.statement.calls_the_present(use.time):
         value = _PRESENT.get(type_name(versions.since.type), "current_timestamp()")
-    until = None if versions.until is None else versions.until.name
-    return JoinOrder(OrderCondition(versions.since.name, until=until), value, use.time)
+    until, known = (None if each is None else each.name for each in (versions.until, versions.known))
+    return JoinOrder(OrderCondition(versions.since.name, until=until, known_from=known), value, use.time)
 
 
 def _refuse_parts_of_key(join: FoundJoin, versions: Versions) -> None:
     """Where a key may have several rows at a time, nothing says which rows are versions of one."""
     asked = {join.use.base_column(key.column) for key in join.conditions.keys}
-    missing = [name for name in join.use.base.primary_key if name not in {*asked, versions.since.name}]
+    missing = [name for name in join.use.base.primary_key if name not in {*asked, *versions.times}]
     if not missing:
         return
     names = " and ".join(missing)
+    instead = "" if versions.known else f", or name the column with the end of a row by {VALID_TO!r}"
     raise NotReadEither(
         Problem(
             f"The lookup join with {join.use.shown} cannot run: without {names}, nothing says which of its"
             " rows are versions of one row.",
             join.use.statement.span(join.at),
-            f"Add an equality with {names}, or name the column with the end of a row by {VALID_TO!r}.",
+            f"Add an equality with {names}{instead}.",
         )
     )
 
@@ -203,6 +204,8 @@ def is_order_asked(join: FoundJoin, settings: LookupSettings) -> bool:
     if multiple_match_of(join.use.base) != ALL:
         return False  # which rows of a key count is decided before
     if not isinstance(connector, OrderedLookup) or not connector.can_order(order.condition):
+        return False
+    if order.condition.known_from and (order.condition.until or not connector.picks_known_rows):
         return False
     rows = _rows_of_a_key(join)
     # Quotes are many; versions of a customer are few.

@@ -352,7 +352,7 @@ def _partial_cache(given: _OptionsOfJoin) -> PartialCache:
     return PartialCache(
         **given.fields_of(PartialCache),
         missing_ttl=missing_ttl if given["partial-cache.cache-missing-key"] else None,
-        versions_by=None if versions is None else versions.since.name,
+        versions_by=None if versions is None else versions.changes_by,
     )
 
 

@@ -334,6 +334,11 @@ def test_the_nearest_row_and_the_ranges_that_hold_a_value_are_asked_of_the_serve
         *((0, price) for price in (0, 0, 0, 3)),
         (1, 2),
     ]
+    # Here `until` says from when a row is known: two days after it begins, and for those of 2023 never.
+    known = OrderCondition("since", known_from="until")
+    assert asked(known, ["a", "b", "a"], ["2024-01-04 12:00:00", "2024-01-04", "2023-06-01"]) == [(0, 1)]
+    mariadb_server.execute("INSERT INTO prices VALUES ('a', '2024-01-02', '2024-01-04 06:00:00', 77)")
+    assert asked(known, ["a", "a"], ["2024-01-04 05:00:00", "2024-01-04 06:00:00"]) == [(0, 1), (1, 77)]
     many = [f"2024-0{1 + at % 9}-15" for at in range(200)]
     assert len(asked(nearest, ["a"] * 200, many)) == 200
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import pickle
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.postgres.copy_and_sizes import IN_RANGE, REWRITTEN, blocks_of
 
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError
-from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
+from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable, OrderCondition
 from tests.servers.certificates import Certificates
 from tests.servers.pooler import strict_pooler
 from tests.servers.postgres import PASSWORD, PostgresServer, free_port, running_server
@@ -331,6 +332,40 @@ def test_a_thousand_keys_are_found_by_index(
     plan = during(PostgresConnector(customers(postgres_server, pool_size="1")), explain)
     assert "Index" in plan
     assert "Seq Scan" not in plan
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+def test_the_last_row_that_was_known_is_found_by_index(postgres_server: PostgresServer, mode: str) -> None:
+    postgres_server.execute("""
+        DROP TABLE IF EXISTS ledger; CREATE TABLE ledger (k int, since int, known int, price int, PRIMARY KEY (k, since, known));
+        INSERT INTO ledger SELECT n % 50, n / 50 / 3, n / 50 / 3 + n / 50 % 3, n FROM generate_series(0, 49999) AS n;
+        ANALYZE ledger
+    """)
+    schema = pa.schema([(name, pa.int32()) for name in ("k", "since", "known", "price")])
+    table = LookupTable(
+        "ledger", schema, (), {"connector": "postgres", "url": postgres_server.url(), "pool-size": "1"}
+    )
+    keys = pa.table(
+        {"k": list(range(50)) * 4, "at": [1, 100, 200, 300] * 50},
+        pa.schema([("k", pa.int32()), ("at", pa.int32())]),
+    )
+    request = LookupRequest(keys, schema, 30.0, order=OrderCondition("since", known_from="known"))
+
+    async def explain(connector: PostgresConnector) -> tuple[str, Any]:
+        assert connector._live is not None
+        query, _, bound = connector._live.statements.of(request)
+        async with connector._live.pool.borrowed() as connection:
+            await connection.execute(f"SET plan_cache_mode = {mode}")
+            plan = await connection.fetch(f"EXPLAIN {query}", *bound, 1_000_000)
+        return "\n".join(record[0] for record in plan), await connector.alookup(request)
+
+    plan, answer = during(PostgresConnector(table), explain)
+    assert re.search(r"Limit.*\n.*Index Scan Backward using ledger_pkey", plan)
+    assert "Sort" not in plan
+    assert "Seq Scan" not in plan
+    rows = zip(answer.positions.to_pylist(), answer.rows.to_pylist(), strict=True)
+    assert all((row["since"], row["known"]) == (keys["at"][at].as_py(),) * 2 for at, row in rows)
+    assert len(answer.positions) == 200
 
 
 # --- faults ---------------------------------------------------------------------------------------

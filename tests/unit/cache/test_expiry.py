@@ -182,6 +182,36 @@ def test_a_key_is_asked_for_again_for_the_latest_of_its_moments(later: Time) -> 
     assert prices.asked == [1, 1]
 
 
+def test_a_correction_changes_no_answer_for_a_moment_before_it_was_known(later: Time) -> None:
+    """The column `until` says here from when a row is known."""
+    prices = Prices()
+    prices.rows += [Version(1, at(-30), at(-30), "first"), Version(1, at(-30), at(-10), "corrected")]
+    how: dict[str, Any] = {
+        "cache": replace(kept(), versions_by="until"),
+        "order": OrderCondition("since", known_from="until"),
+    }
+    old = [(1, at(-20)), (1, at(-31)), (1, at(-30))]
+    first = [["first"], [], ["first"]]
+    assert run(prices, *old, **how)[0] == first
+    prices.rows.append(Version(1, at(-25), at(0), "late"))
+    for _ in range(3):
+        later.passed += 1000 * TTL
+        process.this_process = Process()
+        assert run(prices, *old, **how)[0] == first
+    assert prices.asked == [1]
+    table = prices.table
+    options = {**table.options, "lookup.known-from": "until"}
+    prices.table = replace(table, primary_key=("k", "since", "until"), options=options)
+    gone = (Invalidation("session", 1, ("k", "since", "until"), ((1, at(-30), at(-30)),)),)
+    prices.rows[0].v = "repaired"
+    assert run(prices, *old, invalidations=gone, **how)[0] == [["repaired"], [], ["repaired"]]
+    prices.asked.remove(1)
+    # What was known when the source was asked says nothing of later moments.
+    later.passed += TTL
+    assert run(prices, (1, at(-5)), (1, at(0)), **how)[0] == [["corrected"], ["late"]]
+    assert prices.asked == [1, 1]
+
+
 def test_what_is_planned_may_change_until_it_begins(later: Time) -> None:
     prices = Prices()
     prices.add(1, at(-1), at(2))

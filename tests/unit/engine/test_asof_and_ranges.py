@@ -48,14 +48,28 @@ def rank(value: Any) -> Any:
 
 
 def expected(
-    rows: list[tuple[int, Any, Any]], key: int | None, value: Any, condition: OrderCondition
+    rows: list[tuple[int, Any, Any, Any]], key: int | None, value: Any, condition: OrderCondition
 ) -> list[set[int]]:
     """For each row that must come the positions of those that may, as they are equal."""
     if key is None or value is None:
         return []
     own = [
-        (at, start, end) for at, (owner, start, end) in enumerate(rows) if owner == key and start is not None
+        (at, start, end)
+        for at, (owner, start, end, _) in enumerate(rows)
+        if owner == key and start is not None
     ]
+    if condition.known_from is not None:
+        learned = [
+            ((rank(start), rank(rows[at][3])), at, end)
+            for at, start, end in own
+            if rows[at][3] is not None and max(rank(start), rank(rows[at][3])) <= rank(value)
+        ]
+        latest = max((order for order, _, _ in learned), default=None)
+        if condition.until is not None:
+            assert len([at for order, at, _ in learned if order == latest]) <= 1, "keys are unique here"
+            learned = [each for each in learned if each[2] is None or rank(value) < rank(each[2])]
+        chosen = {at for order, at, _ in learned if order == latest}
+        return [chosen] if chosen else []
     if condition.until is not None:
         holding = [
             at
@@ -76,8 +90,13 @@ def expected(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "condition",
-    [*(OrderCondition("since", operator) for operator in OPERATORS), OrderCondition("since", until="until")],
-    ids=lambda each: each.until or each.operator,
+    [
+        *(OrderCondition("since", operator) for operator in OPERATORS),
+        OrderCondition("since", until="until"),
+        OrderCondition("since", known_from="known"),
+        OrderCondition("since", until="until", known_from="known"),
+    ],
+    ids=lambda each: " ".join(each.columns[1:]) or each.operator,
 )
 def test_rows_are_those_of_the_definition(
     kind: str, condition: OrderCondition, monkeypatch: pytest.MonkeyPatch
@@ -87,12 +106,14 @@ def test_rows_are_those_of_the_definition(
     for _ in range(60):
         monkeypatch.setattr(ordered, "MOST_PAIRS", chance.choice([1, 5, 4_000_000]))
         rows = [
-            (chance.randrange(3), *(chance.choice([None, *values]) for _ in range(2)))
+            (chance.randrange(3), *(chance.choice([None, *values]) for _ in range(3)))
             for _ in range(chance.randrange(12))
         ]
+        if condition.known_from is not None and condition.until is not None:
+            rows = [*{(row[0], rank(row[1]), rank(row[3])): row for row in rows}.values()]
         asked = [(chance.choice([None, 0, 1, 2, 3]), chance.choice([None, *values])) for _ in range(9)]
-        table = {"since": [row[1] for row in rows], "until": [row[2] for row in rows]}
-        schema = pa.schema([("since", data_type), ("until", data_type)])
+        table = {name: [row[at] for row in rows] for at, name in enumerate(("since", "until", "known"), 1)}
+        schema = pa.schema([(name, data_type) for name in table])
         placed = Placed(pa.table(table, schema=schema), pa.array([row[0] for row in rows], pa.int32()))
         answers = answering(
             placed,
@@ -111,13 +132,13 @@ def test_rows_are_those_of_the_definition(
 def test_few_pairs_are_compared_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges that overlap: each of 20 values may be in each of 10."""
     compared: list[int] = []
-    is_before = ordered._OrderedRows._is_before
+    is_before = ordered._OrderedRows.is_before
 
     def noted(asked: Any, *others: Any) -> Any:
         compared.append(len(asked))
         return is_before(asked, *others)
 
-    monkeypatch.setattr(ordered._OrderedRows, "_is_before", staticmethod(noted))
+    monkeypatch.setattr(ordered._OrderedRows, "is_before", staticmethod(noted))
     monkeypatch.setattr(ordered, "MOST_PAIRS", 30)
     placed = Placed(pa.table({"since": [0] * 10, "until": [9] * 10}), pa.array([0] * 10, pa.int32()))
     condition = OrderCondition("since", until="until")
@@ -131,6 +152,20 @@ def test_a_condition_that_cannot_be_is_refused() -> None:
         OrderCondition("since", "=")
     with pytest.raises(ValueError, match="rows cannot be found by '<' until"):
         OrderCondition("since", "<", "until")
+    with pytest.raises(ValueError, match="rows cannot be found by '<='"):
+        OrderCondition("since", "<=", known_from="known")
+
+
+def test_thousands_of_corrections_of_a_row_are_passed_over() -> None:
+    """A moment before all but one of them."""
+    count = 5000
+    found = {"since": [0] * count + [-1], "known": [*range(10, count + 10), 3]}
+    placed = Placed(pa.table(found), pa.array([1] * count + [0], pa.int32()))
+    asked = [0, 9, 10, 11, count - 1, count + 8, count + 50]
+    condition = OrderCondition("since", known_from="known")
+    answers = answering(placed, pa.array([1] * len(asked)), pa.array(asked), condition)
+    assert answers.ends.to_pylist() == [0, 0, 1, 2, 3, 4, 5]
+    assert answers.rows.to_pylist() == [0, 1, count - 11, count - 2, count - 1]
 
 
 def test_rows_go_out_in_the_order_of_the_input_with_gaps_and_dropped_rows(

@@ -11,7 +11,7 @@ from lookup_hints.spi.arrow_types import TIMESTAMP
 from lookup_hints.spi.changed_column_and_versions import versions_of
 
 SCHEMA = pa.schema([("id", pa.int64()), ("Since", TIMESTAMP), ("until", TIMESTAMP), ("name", pa.string())])
-FROM, TO = "lookup.valid-from", "lookup.valid-to"
+FROM, TO, KNOWN = "lookup.valid-from", "lookup.valid-to", "lookup.known-from"
 
 
 def table(options: dict[str, str], key: tuple[str, ...] = ()) -> LookupTable:
@@ -45,6 +45,24 @@ def test_names_ignore_case() -> None:
             {FROM: "Since"},
             (),
             "needs a PRIMARY KEY, which says which rows are versions of one. Declare PRIMARY KEY",
+        ),
+        ({KNOWN: "until"}, ("id",), "'lookup.known-from' needs 'lookup.valid-from'. Name the column"),
+        ({FROM: "Since", KNOWN: "nown"}, ("id",), "'lookup.known-from' is 'nown', which is no column of it."),
+        (
+            {FROM: "Since", KNOWN: "name"},
+            ("id",),
+            "'lookup.known-from' is 'name', which is STRING. Name a TIMESTAMP",
+        ),
+        (
+            {FROM: "Since", KNOWN: "id"},
+            ("id",),
+            "'Since' is TIMESTAMP_LTZ, and 'lookup.known-from' 'id' is BIGINT. Declare both with one type.",
+        ),
+        (
+            {FROM: "Since", TO: "until", KNOWN: "until"},
+            ("Since", "until"),
+            "'lookup.known-from' needs a PRIMARY KEY, which says which rows are versions of one. Declare"
+            " PRIMARY KEY (..., Since, until) NOT ENFORCED.",
         ),
         ({FROM: "Since"}, ("Since",), "or name the end of a row by 'lookup.valid-to'"),
     ],
