@@ -214,6 +214,14 @@ class Tokens(tuple[Piece, ...]):
                 return False
         return False
 
+    def nearest_by(self, index: int) -> int | None:
+        """Where the expression begins in ``EXACT NEAREST 3 BY DISTANCE ...``; None if that is not here."""
+        if not (self.is_word(index, "APPROX", "EXACT") and self.is_word(index + 1, "NEAREST")):
+            return None
+        by = index + 2 if self.is_word(index + 2, "BY") else index + 3
+        begins = self.is_word(by, "BY") and self.is_word(by + 1, "DISTANCE", "SIMILARITY")
+        return by + 2 if begins and by + 2 < len(self) else None
+
     def is_match_condition(self, index: int) -> bool:
         return self.is_word(index, "MATCH_CONDITION") and self.is_symbol(index + 1, "(")
 

@@ -77,6 +77,8 @@ def explicit_join(use: TableUse) -> FoundJoin | None:
     """
     if use.step is None:
         return None
+    if use.step.nearest is not None:
+        raise use.refused(use.step.nearest, "NEAREST BY chooses among all its rows")
     form = ExplicitJoin() if use.pipe is None else PipeJoin()
     join = join_of_step(form, use, use.step)
     asked = correlated_join(join)

@@ -135,6 +135,7 @@ class Step:
         pivoted: the relation that a PIVOT makes of all before it.
         on: the condition.
         match: the MATCH_CONDITION of an ASOF JOIN, without its parentheses.
+        nearest: the expression by which ``NEAREST BY`` chooses rows of the right side.
         using: indices of the column names of USING.
     """
 
@@ -145,6 +146,7 @@ class Step:
     pivoted: Relation | None = None
     on: Cut | None = None
     match: Cut | None = None
+    nearest: Cut | None = None
     using: tuple[int, ...] = ()
 
     @property
@@ -154,8 +156,8 @@ class Step:
 
     @property
     def takes_nearest(self) -> bool:
-        """Whether it is an ASOF JOIN: no condition on its right side can be applied before it."""
-        return "ASOF" in self.words
+        """Whether it is an ASOF JOIN or NEAREST BY: no condition on its right side can come before it."""
+        return "ASOF" in self.words or self.nearest is not None
 
     @property
     def hides_right(self) -> bool:
@@ -211,8 +213,8 @@ class Chain:
         """Whether no join fills the columns of ``relation``, a direct one, with NULL, or hides them."""
         rights = [step.right for step in self.steps]
         at = rights.index(relation) if relation in rights else -1
-        own = self.steps[at].words if at > -1 else ()
-        is_kept = not {"LEFT", "FULL", "SEMI", "ANTI", "ASOF"} & set(own)
+        own = self.steps[at] if at > -1 else Step(0, 0)
+        is_kept = not ({"LEFT", "FULL", "SEMI", "ANTI"} & set(own.words) or own.takes_nearest)
         return is_kept and not any(step.fills_left for step in self.steps[at + 1 :])
 
     @property

@@ -42,6 +42,8 @@ def _ends_relation(tokens: Tokens, at: int) -> bool:
     """Whether the word at ``at`` begins the next clause, and so is not an alias."""
     if tokens.is_word(at, *AFTER_RELATION) or tokens.opens_asof_join(at) or tokens.is_match_condition(at):
         return True
+    if tokens.nearest_by(at) is not None:
+        return True
     if tokens.is_word(at, "WINDOW"):
         return tokens.is_word(at + 2, "AS")
     if tokens.is_word(at, "FOR", "WITH", "WATERMARK"):
@@ -189,7 +191,12 @@ class _Reader:
             step.match = tokens.cut(following + 2, max(following + 2, step.last - 1))
             self.expressions(following + 1, step.last + 1, block)
             following = step.last + 1
-        if following < end and tokens.is_word(following, "ON") and following + 1 < end:
+        begin = tokens.nearest_by(following) if following < end else None
+        if begin is not None:
+            step.nearest = Cut(tokens[begin].start, tokens.condition_end(begin, end))
+            step.last = tokens.index_at(step.nearest.end - 1)
+            self.expressions(begin, step.last + 1, block)
+        elif following < end and tokens.is_word(following, "ON") and following + 1 < end:
             step.on = Cut(tokens[following + 1].start, tokens.condition_end(following + 1, end))
             step.last = tokens.index_at(step.on.end - 1)
             self.expressions(following + 1, step.last + 1, block)

@@ -1,0 +1,96 @@
+"""NEAREST BY, which Spark has since 4.2: the lookup table is read whole, within its guards, and Spark chooses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from lookup_hints.driver.spark_versions import spark_version
+from lookup_hints.errors import UnsupportedLookup
+from tests.queries.worlds import QUICK, Data, World, Worlds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOKUPS = frozenset({"p"})
+# No two rows of `p` are equally near to a row of `q`: Spark may take either of such rows.
+TABLES = {
+    "q": Data(pa.table({"id": [1, 2, 3], "x": [1.0, 5.0, None], "g": ["a", "b", "a"]})),
+    "v": Data(pa.table({"pid": [1, 2], "y": [3.1, 8.2]})),
+    "p": Data(
+        pa.table({"pid": [10, 11, 12, 13], "y": [0.6, 1.5, 4.0, 9.0], "g": ["a", "a", "b", "b"]}), ("pid",)
+    ),
+}
+TEXTS = [
+    "SELECT q.id, p.pid FROM q JOIN p APPROX NEAREST BY DISTANCE abs(q.x - p.y)",
+    "SELECT * FROM q JOIN p EXACT NEAREST 2 BY SIMILARITY -abs(q.x - p.y)",
+    "SELECT * FROM q LEFT OUTER JOIN p AS r EXACT NEAREST 3 BY DISTANCE abs(q.x - r.y)",
+    "SELECT id, pid FROM q INNER JOIN p APPROX NEAREST 2 BY DISTANCE abs(x - y)",
+    "SELECT q.id, p.pid FROM q JOIN p p EXACT NEAREST BY DISTANCE abs(q.x - p.y) WHERE p.pid = 12",
+    "SELECT q.id, p.pid FROM q JOIN p EXACT NEAREST BY DISTANCE abs(q.x - p.y) WHERE p.g = q.g AND p.g = 'b'",
+    "SELECT q.id, p.pid FROM q JOIN p p EXACT NEAREST 2 BY DISTANCE abs(q.x - p.y) WHERE p.pid = q.id + 10",
+    "SELECT q.id, r.pid FROM q JOIN (SELECT * FROM p WHERE g = 'b') r EXACT NEAREST BY DISTANCE abs(q.x - r.y)",
+    "SELECT q.id, z.pid, v.pid FROM q LEFT JOIN p z ON z.pid = q.id + 9 JOIN v EXACT NEAREST BY DISTANCE abs(z.y - v.y)",
+    "SELECT q.id, v.pid, z.g FROM q JOIN v EXACT NEAREST BY DISTANCE abs(q.x - v.y) LEFT JOIN p z ON z.pid = v.pid + 10",
+    "SELECT p.pid, v.pid FROM p JOIN v EXACT NEAREST BY DISTANCE abs(p.y - v.y) WHERE p.g = 'b'",
+    "SELECT q.id, p.pid, r.pid FROM q JOIN p EXACT NEAREST BY DISTANCE abs(q.x - p.y) JOIN p r ON r.pid = p.pid",
+    "FROM q |> JOIN p EXACT NEAREST BY DISTANCE abs(q.x - p.y) |> SELECT q.id, p.pid",
+    "SELECT exact.id, p.pid FROM q exact JOIN p ON p.pid = exact.id + 9",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def worlds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worlds:
+    if spark_version(spark) < (4, 3):
+        pytest.skip("NEAREST BY is tested with Spark 4.3")
+    return Worlds(spark, tmp_path_factory.mktemp("nearest"), TABLES, QUICK, "memory")
+
+
+@pytest.fixture
+def world(worlds: Worlds) -> World:
+    return worlds.world(LOOKUPS)
+
+
+def test_it_gives_sparks_rows(worlds: Worlds) -> None:
+    answers = worlds.check_all(TEXTS, LOOKUPS)
+    assert all(answer.rows for answer in answers)
+
+
+NEAREST = "SELECT q.id, p.pid FROM q JOIN p EXACT NEAREST BY DISTANCE abs(q.x - p.y)"
+
+
+def test_explain_says_that_the_table_is_read_and_why(world: World) -> None:
+    told = world.session.explain(NEAREST)
+    assert "Whole table p is read\n    read because  NEAREST BY chooses among all its rows\n" in told
+    assert "    columns       pid, y\n" in told
+
+
+@pytest.mark.parametrize("hint", ["LOOKUP('table'='p')", "EXTERNAL_LOOKUP(p)"])
+def test_a_hint_that_wants_a_lookup_is_refused(world: World, hint: str) -> None:
+    with pytest.raises(
+        UnsupportedLookup, match=r"The lookup join with p cannot run: NEAREST BY chooses among all its rows\."
+    ):
+        world.session.sql(NEAREST.replace("SELECT", f"SELECT /*+ {hint} */"))
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("'lookup.access' = 'lookup'", "cannot run: NEAREST BY chooses among all its rows."),
+        ("'scan' = 'false'", "would be read whole, because NEAREST BY chooses among all its rows: 'scan' ="),
+        (
+            "'lookup.scan.max-rows' = '2'",
+            "because NEAREST BY chooses among all its rows: 'lookup.scan.max-rows'",
+        ),
+    ],
+)
+def test_the_guards_of_a_read_hold(world: World, option: str, said: str) -> None:
+    world.session.sql(
+        "CREATE OR REPLACE TEMPORARY TABLE guarded (pid BIGINT, y DOUBLE)"
+        f" WITH ('connector' = 'memory', 'rows' = '[[1, 2.5], [2, 3.5], [3, 7.0]]', {option})"
+    )
+    with pytest.raises(UnsupportedLookup) as refused:
+        world.session.sql(NEAREST.replace("JOIN p", "JOIN guarded AS p"))
+    assert said in str(refused.value)
