@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from lookup_hints.errors import InternalError, UnsupportedLookup
-from tests.queries.trees import LOOKUPS, as_it_was
+from tests.queries.trees import CORRECTED, LOOKUPS, as_it_was, as_it_was_known
 from tests.queries.worlds import QUICK, Worlds
 from tests.spark.answers import answers
 
@@ -79,8 +79,8 @@ class Both:
         """The query twice; None where Spark itself refuses it, as then we must."""
         from pyspark.errors import AnalysisException
 
-        session = self.worlds.world(LOOKUPS, _read(text)).session
-        ours = as_it_was(text) if crc32(text.encode()) & 64 else text
+        session = self.worlds.world(LOOKUPS | {CORRECTED}, _read(text)).session
+        ours = as_it_was_known(as_it_was(text) if crc32(text.encode()) & 64 else text)
         try:
             plain = self.worlds.plain.sql(self.worlds.plain_text(text))
         except AnalysisException as error:

@@ -45,7 +45,16 @@ def tables(seed: int = 7) -> dict[str, Data]:
     return {
         name: Data(_rows(Random(seed), name), KEYS.get(name, ()), OPTIONS.get(name, {}), TIMES.get(name, 1))
         for name in COLUMNS
-    }
+    } | {CORRECTED: Data(_corrected_rows(Random(seed)), ("k", "since", "known"), _KNOWN_OPTIONS)}
+
+
+def _corrected_rows(random: Random) -> pa.Table:
+    """Versions of a few keys with corrections, some late, some before they begin, and with NULLs."""
+    every = [*itertools.product([1, 2, 3], NUMBERS, NUMBERS)]
+    rows = [(*each, random.choice(NUMBERS)) for each in random.sample(every, 40)]
+    kinds = {"k": pa.int64(), "since": pa.int64(), "known": pa.int64(), "v": pa.int32()}
+    columns = zip(kinds.items(), zip(*rows, strict=True), strict=True)
+    return pa.table({name: pa.array(values, kind) for (name, kind), values in columns})
 
 
 def _rows(random: Random, name: str) -> pa.Table:
@@ -70,7 +79,26 @@ def _all_keys(name: str) -> list[tuple[object, ...]]:
     return list(itertools.product(*values))
 
 
+CORRECTED = "d6"
+"""The table whose rows are chosen among those known then, as no clause of Spark does."""
+_KNOWN_OPTIONS = {"lookup.valid-from": "since", "lookup.known-from": "known"}
+_KNOWN_THEN = (
+    "LATERAL (SELECT b.k, b.since, b.known, b.v FROM (SELECT max_by(struct(d.*), struct(d.since, d.known)) AS b"
+    " FROM d6 d WHERE d.k = {key} AND d.since <= {at} AND d.known <= {at}) WHERE b IS NOT NULL) {alias}"
+)
+_KNOWN = re.compile(
+    re.escape(_KNOWN_THEN)
+    .replace(r"\{key\}", r"(\S+)", 1)
+    .replace(r"\{at\}", r"(\S+)", 1)
+    .replace(r"\{at\}", r"\S+", 1)
+    .replace(r"\{alias\}", r"(r\d+)", 1)
+)
 _NEAREST = re.compile(r"ASOF (JOIN d4) (AS r\d+) MATCH_CONDITION \((\S+) >= r\d+\.since\)")
+
+
+def as_it_was_known(text: str) -> str:
+    """``text`` with FOR SYSTEM_TIME AS OF in place of each subquery for the row of ``CORRECTED``."""
+    return _KNOWN.sub(r"d6 FOR SYSTEM_TIME AS OF \2 AS \3 ON \1 = \3.k", text)
 
 
 def as_it_was(text: str) -> str:
@@ -121,13 +149,17 @@ class From:
 class Trees:
     """Draws queries from a source of random numbers."""
 
-    def __init__(self, random: Random, *, asof: bool = False, values: bool = False) -> None:
+    def __init__(
+        self, random: Random, *, asof: bool = False, values: bool = False, corrected: bool = False
+    ) -> None:
         """``asof``: whether there is ASOF JOIN among the joins, which Spark has since 4.3.
+
+        ``corrected``: whether there are joins with what was known then, as Spark says it.
 
         ``values``: whether there are calls of lookup_get among the expressions.
         """
         self._random = random
-        self._asof, self._values = asof, values
+        self._asof, self._values, self._corrected = asof, values, corrected
         self._names = itertools.count(1)
         self._ctes: list[str] = []
         self._through_ctes: dict[str, list[tuple[str, bool]]] = {}
@@ -135,7 +167,7 @@ class Trees:
 
     def query(self) -> str:
         """A whole statement, with a lookup table in it."""
-        while not re.search(r"\b(d[12345]|view\d+)\b", statement := self._statement()):
+        while not re.search(r"\b(d[123456]|view\d+)\b", statement := self._statement()):
             self._ctes.clear()
             self._block_ctes.clear()
         return statement
@@ -374,6 +406,9 @@ class Trees:
         return Relation(f"({text})" if self._chance(0.04) else text, columns, is_lookup)
 
     def _join(self, source: From, depth: int, lookup_share: float) -> None:
+        if self._corrected and self._chance(0.25) and _numbers(_qualified(source.shown)):
+            self._known_then(source)
+            return
         right = self._relation(depth, lookup_share)
         if depth < 2 and self._chance(0.12):
             right = self._in_parentheses(right)
@@ -400,6 +435,14 @@ class Trees:
             self._crossed(source, right)
         if not source.has_comma and self._chance(0.06):
             source.text = f"({source.text})"
+
+    def _known_then(self, source: From) -> None:
+        """The last row of a key that had begun, among those known at the same moment."""
+        numbers = _numbers(_qualified(source.shown))
+        alias, columns = self._alias(), ("k", "since", "known", "v")
+        subquery = _KNOWN_THEN.format(key=self._pick(numbers), at=self._pick(numbers), alias=alias)
+        source.text += f" {self._pick(['JOIN', 'LEFT JOIN'])} {subquery}"
+        self._show(source, Relation(alias, [Column(alias, name, is_number=True) for name in columns]))
 
     def _nearest(self, source: From) -> None:
         """The row of d4 that is nearest to a number; no two rows of a key are equally near."""
@@ -788,6 +831,10 @@ class Trees:
     def _asked(self) -> Relation:
         is_lookup = not self._chance(0.15)
         return self._table(self._pick(sorted(LOOKUPS) if is_lookup else ORDINARY), is_lookup=is_lookup)
+
+
+def _numbers(columns: list[Column]) -> list[Column]:
+    return [column for column in columns if column.is_number]
 
 
 def _qualified(columns: list[Column]) -> list[Column]:

@@ -154,6 +154,15 @@ def test_the_rows_are_sparks(worlds: Worlds, world: World, texts: list[str]) -> 
         assert "in range, from the whole table" in world.session.explain(text), text
 
 
+@pytest.mark.parametrize("cache", ["none", "partial"])
+def test_without_full_a_range_without_a_key_keeps_the_whole_table_for_one_statement(
+    worlds: Worlds, world: World, cache: str
+) -> None:
+    hinted = BY_RANGE.replace("SELECT", f"SELECT /*+ LOOKUP('table'='n', 'cache'='{cache}') */", 1)
+    assert "each executor reads the table for this statement" in world.session.explain(hinted)
+    worlds.check(hinted, LOOKUPS)
+
+
 def test_what_is_no_range_of_one_value_is_joined_by_spark(worlds: Worlds, world: World) -> None:
     worlds.check_all([text for texts in READ.values() for text in texts], LOOKUPS)
     for why, text in ((why, text) for why, texts in READ.items() for text in texts):
