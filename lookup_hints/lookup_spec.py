@@ -16,6 +16,9 @@ from lookup_hints.spi import AsyncRowLookup, Connector
 from lookup_hints.spi.multiple_match import ALL, multiple_match_of
 from lookup_hints.spi.request_and_answer import LookupTable, OrderCondition
 
+NULL_IS_KEY = {b"lookup_hints": b"NULL is a key"}
+"""The metadata of a key column for which NULL is a key like others."""
+
 
 @dataclass(frozen=True)
 class DeadLetters:
@@ -385,6 +388,7 @@ class LookupSpec:
         order: the comparison that selects rows of a key; the compared value is the last argument of the UDF.
             Without key columns the table is cached whole, and searched for ranges that hold the value.
         order_asked: whether the source applies ``order``; else the worker does, on all rows of a key.
+        null_safe: the key columns for which NULL is a key like others.
     """
 
     connector: Connector
@@ -396,6 +400,7 @@ class LookupSpec:
     kind: str = "INNER"
     order: OrderCondition | None = None
     order_asked: bool = False
+    null_safe: tuple[str, ...] = ()
 
     def over(self, opened: Connector) -> LookupSpec:
         """The same lookup by ``opened``, which this process has opened for equal connectors."""
@@ -430,16 +435,21 @@ class LookupSpec:
         """Schema of the keys of a request; the value is a part of them where the source compares it."""
         if self.order_asked:
             return self.argument_schema
-        return pa.schema([self.table.schema.field(name) for name in self.key_columns])
+        return pa.schema(self._key_fields)
+
+    # The mark goes where keys go, and costs other keys nothing. (docs/decisions/0269)
+    @property
+    def _key_fields(self) -> list[pa.Field]:
+        fields = map(self.table.schema.field, self.key_columns)
+        return [each.with_metadata(NULL_IS_KEY) if each.name in self.null_safe else each for each in fields]
 
     @property
     def argument_schema(self) -> pa.Schema:
         """Schema of the UDF's arguments: the keys, and the value that is compared with the ordered column."""
-        names = self.key_columns if self.order is None else (*self.key_columns, self.order.column)
-        fields = [self.table.schema.field(name) for name in names]
-        if self.order is not None:
-            fields[-1] = fields[-1].with_name(f"{self.order.column} AS OF")
-        return pa.schema(fields)
+        if self.order is None:
+            return pa.schema(self._key_fields)
+        compared = self.table.schema.field(self.order.column).with_name(f"{self.order.column} AS OF")
+        return pa.schema([*self._key_fields, compared])
 
     @property
     def chosen_order(self) -> OrderCondition | None:

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from functools import partial
+from functools import partial, reduce
 from itertools import accumulate, chain
 from typing import Any, ClassVar
 
@@ -42,6 +42,7 @@ from lookup_hints.spi import (
     ChangesRequest,
     LookupRequest,
     LookupTable,
+    NullSafeLookup,
     Option,
     OrderCondition,
     OrderedLookup,
@@ -85,7 +86,7 @@ def _copy_rows(rows: Any) -> pa.Table | list[dict[str, Any]]:
 
 
 class MemoryConnector(
-    SyncLookup, AsyncLookup, OrderedLookup, Scan, Statistics, ReportsChanges, ReportsSchema
+    SyncLookup, AsyncLookup, OrderedLookup, NullSafeLookup, Scan, Statistics, ReportsChanges, ReportsSchema
 ):
     """Rows that are already here."""
 
@@ -100,7 +101,7 @@ class MemoryConnector(
         # Python's rows are on the driver only: they are taken along now. See `_rows_as_arrow` for the rest.
         self._source = _given.get(self._data)
         self._rows: pa.Table | None = None
-        self._indexes: dict[tuple[str, ...], _Index] = {}
+        self._indexes: dict[tuple[tuple[str, ...], tuple[str, ...]], _Index] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         source = self._source if self._rows is None else None
@@ -124,6 +125,9 @@ class MemoryConnector(
     def can_order(self, order: OrderCondition) -> bool:
         return can_order(self.table.schema.field(order.column).type)
 
+    def can_ask_null(self, column: str) -> bool:
+        return True
+
     # Life.
 
     def open(self) -> None:
@@ -142,10 +146,14 @@ class MemoryConnector(
 
     def lookup(self, request: LookupRequest) -> Answer:
         rows = self._rows_as_arrow()
+        wanted = rows.select(request.columns)
+        if not request.key_columns:
+            return wanted.filter(_all_null(rows.select(request.nulls)))
         # One table may be asked by different columns in one statement.
-        if request.key_columns not in self._indexes:
-            self._indexes[request.key_columns] = _Index(rows.select(request.key_columns))
-        index, wanted = self._indexes[request.key_columns], rows.select(request.columns)
+        by = request.key_columns, request.nulls
+        if by not in self._indexes:
+            self._indexes[by] = _Index(rows.select(request.key_columns), rows.select(request.nulls))
+        index = self._indexes[by]
         if request.order is None:
             return wanted.take(index.positions(request.keys))
         owners, found = index.answering(request.keys, request.order, rows)
@@ -253,11 +261,14 @@ class MemoryConnector(
 
 
 class _Index:
-    """Where the rows of each key are; rows with a NULL in the key are nowhere."""
+    """Where the rows of each key are: those without a NULL in it, and with NULL alone in ``nulls``."""
 
-    def __init__(self, keys: pa.Table) -> None:
+    def __init__(self, keys: pa.Table, nulls: pa.Table) -> None:
+        complete = pc.invert(_any_null(keys))
+        if nulls.num_columns:
+            complete = pc.and_(complete, _all_null(nulls))
         # One array: pyarrow 25 dies of `indices_nonzero` over a chunked array without chunks.
-        complete = pc.invert(_any_null(keys)).combine_chunks()
+        complete = complete.combine_chunks()
         where = pc.indices_nonzero(complete).to_pylist()
         self._positions: defaultdict[Any, list[int]] = defaultdict(list)
         self._ordered: dict[OrderCondition, _RowsInOrder] = {}
@@ -330,11 +341,11 @@ class _RowsInOrder:
 
 
 def _any_null(keys: pa.Table) -> pa.ChunkedArray:
-    nulls = [pc.is_null(column) for column in keys.columns]
-    some = nulls[0]
-    for null in nulls[1:]:
-        some = pc.or_(some, null)
-    return some
+    return reduce(pc.or_, map(pc.is_null, keys.columns))
+
+
+def _all_null(columns: pa.Table) -> pa.ChunkedArray:
+    return reduce(pc.and_, map(pc.is_null, columns.columns))
 
 
 def _hashable_keys(keys: pa.Table) -> Sequence[Any]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from lookup_hints.cache.store.full_table import TICKS, Generation, Generations, Note
-from lookup_hints.cache.store.hashing import comparable, distinct, hashes_of, in_order
+from lookup_hints.cache.store.hashing import comparable, distinct, hash_is_exact, hashes_of, in_order
 from lookup_hints.cache.store.invalidations import Invalidations
 from lookup_hints.cache.store.ranges import Bounds, TooLarge
 from lookup_hints.cache.store.segment_files import StoreLimits, make_private
@@ -199,7 +199,8 @@ class HeldTable:
     def _load_table(self) -> None:
         spec, start = self._spec, time.monotonic()
         try:
-            self._generations.load(scanned(spec.connector, spec.answer_schema), spec.key_columns)
+            batches = _with_marks(scanned(spec.connector, spec.answer_schema), spec.key_schema)
+            self._generations.load(batches, spec.key_columns)
         except LookupHintsError as error:
             self._note_failure("source", str(error))
             raise self._unreadable_table(str(error)) from error
@@ -240,9 +241,16 @@ class HeldTable:
         )
 
 
+def _with_marks(batches: Iterator[pa.RecordBatch], keys: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """``batches`` whose columns of ``keys`` say whether NULL is a key."""
+    for batch in batches:
+        fields = [keys.field(each.name) if each.name in keys.names else each for each in batch.schema]
+        yield pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
+
+
 def keys_by_hash(rows: pa.Table) -> Keys:
     column = rows.column(0)
-    if rows.num_columns == 1 and types.is_integer(column.type) and not column.null_count:
+    if hash_is_exact(rows.schema) and types.is_integer(column.type) and not column.null_count:
         firsts, codes = distinct(hashes_of(comparable(rows)))
         return Keys(rows.take(pa.array(firsts)), pa.array(codes))
     keys = distinct_keys(rows)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lookup_hints.cache.task_cache import Cache, StoreCache, TaskCache, error_summary, warn_without_cache
-from lookup_hints.engine.arrow import conform
+from lookup_hints.engine.arrow import conform, is_null_key
 from lookup_hints.errors import ConnectorError, InternalError, LookupHintsError
 from lookup_hints.lookup_spec import ChangedColumn, Invalidation, LookupSpec, PartialCache, Switch
 from lookup_hints.process.open_connectors import needing_its_driver
@@ -205,7 +205,7 @@ def name_of(spec: LookupSpec, identity: str) -> Path:
     These are those of its source, and the columns asked by and for.
     """
     columns = [
-        [(field.name, str(field.type)) for field in schema]
+        [(field.name, str(field.type), *(["or NULL"] * is_null_key(field))) for field in schema]
         for schema in (spec.key_schema, spec.answer_schema)
     ]
     # The connector with its table and options, what references and files hold here, and our version.
@@ -316,8 +316,8 @@ def _request_changes(spec: LookupSpec, since: int | None) -> Changes:
         raise ConnectorError(f"{who} must tell changes by a Changes, with a latest {kind}", permanent=True)
     if request.since is None or told.keys is None or told.keys.num_rows > request.most:
         return Changes(told.latest)
-    keys = conform(told.keys, request.schema, who)
-    for name in keys.column_names:  # a key has no NULL
+    keys = pa.Table.from_arrays(conform(told.keys, request.schema, who).columns, schema=request.schema)
+    for name in keys.column_names:  # a primary key has no NULL
         keys = keys.filter(pc.is_valid(keys.column(name)))
     return Changes(told.latest, keys)
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lookup_hints.errors import AnswerError, counted
+from lookup_hints.lookup_spec import NULL_IS_KEY
 from lookup_hints.spi.arrow_types import cast
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, PlacedRows
 
@@ -30,8 +31,8 @@ class Keys:
     """The distinct keys of some rows.
 
     Args:
-        table: the keys, in the order of their first row; none holds a NULL.
-        codes: for each row the position of its key in ``table``, NULL where a key column is NULL.
+        table: the keys, in the order of their first row; NULL is in columns alone that are marked so.
+        codes: for each row the position of its key in ``table``, NULL where another key column is NULL.
         known: what a cache has of them.
         values: for each row what it compares with the ordered column, where there is one.
     """
@@ -78,11 +79,21 @@ def ordered_keys(rows: pa.Table) -> Keys:
 
 
 def without_keys(rows: pa.Table, where: pa.Array) -> pa.Table:
-    """``rows``, of which those are asked for nothing that ``where`` says: a NULL is in their key."""
-    if not pc.any(where).as_py():
+    """``rows``, of which those are asked for nothing that ``where`` says: a NULL is in their key.
+
+    Where NULL is a key in each column, there is no such key.
+    """
+    plain = [number for number, field in enumerate(rows.schema) if not is_null_key(field)]
+    if not plain or not pc.any(where).as_py():
         return rows
-    nothing = pa.scalar(None, rows.schema.field(0).type)
-    return rows.set_column(0, rows.schema.field(0), pc.if_else(where, nothing, rows.column(0)))
+    field = rows.schema.field(plain[0])
+    nothing = pa.scalar(None, field.type)
+    return rows.set_column(plain[0], field, pc.if_else(where, nothing, rows.column(plain[0])))
+
+
+def is_null_key(field: pa.Field) -> bool:
+    """Whether NULL is a key like others in that column of keys."""
+    return field.metadata is not None and NULL_IS_KEY.items() <= field.metadata.items()
 
 
 def _has_few_repeats(column: pa.Array) -> bool:
@@ -127,8 +138,10 @@ def _inverse_permutation(order: pa.Array) -> pa.Array:
 
 
 def _column_keys(rows: pa.Table, name: str) -> Keys:
-    encoded = one_zero(whole(rows.column(name))).dictionary_encode()
-    return Keys(pa.table([encoded.dictionary], schema=pa.schema([rows.schema.field(name)])), encoded.indices)
+    field = rows.schema.field(name)
+    nulls = "encode" if is_null_key(field) else "mask"
+    encoded = one_zero(whole(rows.column(name))).dictionary_encode(null_encoding=nulls)
+    return Keys(pa.table([encoded.dictionary], schema=pa.schema([field])), encoded.indices)
 
 
 def one_zero(column: pa.Array) -> pa.Array:

@@ -144,7 +144,9 @@ def _join_facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]
     if join.use.through is not None:
         yield "through", join.use.through.shown
     named = join.use.base_column
-    keys = [f"{named(key.column)} = {plan.text_of(join.form.asked_for(key))}" for key in conditions.keys]
+    keys = [
+        f"{named(key.column)} {key.sign} {plan.text_of(join.form.asked_for(key))}" for key in conditions.keys
+    ]
     yield from [("keys", ", ".join(keys))] if keys else []
     if join.order is not None:
         yield "rows", _order_text(plan, join.order, join.function.order_asked)

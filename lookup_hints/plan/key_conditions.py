@@ -31,6 +31,7 @@ class ColumnNames:
         case_sensitive: whether names that differ only in case are different.
         is_inner: whether a column name inside a nested query belongs to that query.
         is_outer: whether a column name inside a nested query belongs to the block or one around it.
+        asked_by_null: the columns by which the source can be asked for NULL, too.
     """
 
     table: LookupTable
@@ -40,6 +41,7 @@ class ColumnNames:
     case_sensitive: bool
     is_inner: Callable[[exp.Column], bool] = field(compare=False)
     is_outer: Callable[[exp.Column], bool] = field(compare=False)
+    asked_by_null: frozenset[str] = frozenset()
 
     def column(self, reference: exp.Column) -> str | None:
         """The dimension column (by the table's own name) that ``reference`` means, or None.
@@ -91,7 +93,7 @@ class Reference:
 # found. (docs/decisions/0071)
 @dataclass(frozen=True)
 class KeyEquality:
-    """``left = dim column``.
+    """``left = dim column``, or ``left <=> dim column``.
 
     Args:
         column: the dimension column, by the table's own name.
@@ -102,6 +104,7 @@ class KeyEquality:
         position: its position among those.
         kept: whether Spark checks it again by itself, as it stays where it is.
         implied: whether it is part of an OR that implies it.
+        null_safe: whether NULL equals NULL.
     """
 
     column: str
@@ -112,6 +115,11 @@ class KeyEquality:
     position: int = 0
     kept: bool = False
     implied: bool = False
+    null_safe: bool = False
+
+    @property
+    def sign(self) -> str:
+        return "<=>" if self.null_safe else "="
 
 
 @dataclass(frozen=True)
@@ -146,6 +154,14 @@ class Conditions:
         """The keys of USING or NATURAL, in the order in which their columns come out."""
         return sorted((key for key in self.keys if key.shared), key=lambda key: key.position)
 
+    # A NULL in the key keeps a row from being looked up, but where NULL is a key. (docs/decisions/0269)
+    @property
+    def without_gate(self) -> Conditions:
+        """These, with conditions on the left alone checked on the rows found if no key can be left out."""
+        if not (self.left_only and self.keys) or not all(key.null_safe for key in self.keys):
+            return self
+        return replace(self, residual=(*self.residual, *self.left_only), left_only=())
+
 
 def sorted_conditions(
     statement: Statement,
@@ -167,9 +183,10 @@ def sorted_conditions(
     for conjunct in candidates:
         equality = key_equality(statement, conjunct, names)
         previous = None if equality is None else keys.get(equality.column)
-        # The first equality of a column is its key, but any before a constant.
+        # The first equality of a column is its key, but any before a constant, and `=` before `<=>`.
         is_first = equality is not None and (
-            previous is None or (previous.constant and not equality.constant)
+            previous is None
+            or (equality.null_safe, equality.constant) < (previous.null_safe, previous.constant)
         )
         if equality is not None and is_first and equality.column in askable:
             if previous is not None and not previous.kept:
@@ -304,18 +321,32 @@ def _cut_between(statement: Statement, first: int, last: int) -> Cut:
 
 
 def key_equality(statement: Statement, conjunct: Conjunct, names: ColumnNames) -> KeyEquality | None:
-    """The conjunct as ``left = dim column``, or None when it is not of that form."""
-    if not isinstance(conjunct.tree, exp.EQ):
+    """The conjunct as ``left = dim column``, or None when it is not of that form.
+
+    So is ``<=>``, by the columns by which the source can be asked for NULL.
+    """
+    null_safe = is_null_safe(conjunct.tree)
+    if not null_safe and not isinstance(conjunct.tree, exp.EQ):
         return None
     sides = statement.once(sides_of, conjunct.at)
     if sides is None:
         return None
     for dim, left in (sides, sides[::-1]):
         column = bare_column(dim.tree, names)
+        if null_safe and column not in names.asked_by_null:
+            continue
         if column is not None and can_be_key(left.tree, names):
             constant = next(left.tree.find_all(exp.Column), None) is None
-            return KeyEquality(column, left.at, conjunct.at, constant)
+            return KeyEquality(column, left.at, conjunct.at, constant, null_safe=null_safe)
     return None
+
+
+def is_null_safe(tree: exp.Expr) -> bool:
+    """Whether it is ``a <=> b``, ``a IS NOT DISTINCT FROM b`` or ``equal_null(a, b)``."""
+    if isinstance(tree, exp.Func):
+        name = tree.name if isinstance(tree, exp.Anonymous) else tree.sql_name()
+        return str(name).upper() == "EQUAL_NULL"
+    return isinstance(tree, exp.NullSafeEQ)
 
 
 def can_be_key(tree: exp.Expr, names: ColumnNames) -> bool:
@@ -359,14 +390,45 @@ def implied_equalities(statement: Statement, conjunct: Conjunct, names: ColumnNa
 
 
 def _is_same(statement: Statement, one: KeyEquality, other: KeyEquality) -> bool:
-    if one.column != other.column or isinstance(one.left, str) or isinstance(other.left, str):
+    if (one.column, one.null_safe) != (other.column, other.null_safe):
+        return False
+    if isinstance(one.left, str) or isinstance(other.left, str):
         return False
     return statement.expression(one.left) == statement.expression(other.left)
 
 
 def sides_of(statement: Statement, at: Cut) -> tuple[Conjunct, Conjunct] | None:
-    """Both sides of the equality at ``at``, where its ``=`` is the only comparison in plain sight."""
-    return comparison_sides(statement, at, exp.EQ)
+    """Both sides of the equality at ``at``, where its ``=`` is the only comparison in plain sight.
+
+    So of ``<=>``, and of the forms that mean the same.
+    """
+    whole = statement.expression(at)
+    if whole is None or not is_null_safe(whole):
+        return comparison_sides(statement, at, exp.EQ)
+    return comparison_sides(statement, at, exp.NullSafeEQ) or _sides_in_words(statement, at, whole)
+
+
+def _sides_in_words(statement: Statement, at: Cut, whole: exp.Expr) -> tuple[Conjunct, Conjunct] | None:
+    """Both sides of ``a IS NOT DISTINCT FROM b`` or ``equal_null(a, b)``."""
+    tokens = statement.tokens
+    first, last = tokens.indices(at)
+    if isinstance(whole, exp.Func):
+        is_call = tokens.is_symbol(first + 1, "(") and tokens.closing(first + 1) == last
+        parts = tokens.parts(first + 2, last - 1) if is_call else []
+    else:
+        seen = list(tokens.in_plain_sight(first, last))
+        words = [index for index in seen if tokens.is_word(index, *_PREDICATES, "DISTINCT", "FROM")]
+        if any(statement.pieces[index].text in _COMPARISONS for index in seen) or len(words) != 4:
+            return None
+        if words[0] == first or words[-1] == last:
+            return None
+        parts = [tokens.cut(first, words[0] - 1), tokens.cut(words[-1] + 1, last)]
+    trees = [statement.expression(part) for part in parts]
+    if len(parts) != 2 or not (isinstance(whole, exp.Anonymous) or trees == [whole.this, whole.expression]):
+        return None
+    return Conjunct(parts[0], _parse_condition(statement, parts[0])), Conjunct(
+        parts[1], _parse_condition(statement, parts[1])
+    )
 
 
 OPERATORS: dict[type[exp.Expr], str] = {
@@ -394,7 +456,7 @@ def comparison_sides(statement: Statement, at: Cut, kind: type[exp.Expr]) -> tup
     if (
         any(statement.tokens.is_word(index, *_PREDICATES) for index in seen)
         or len(signs) != 1
-        or statement.pieces[signs[0]].text.replace("==", "=") != OPERATORS[kind]
+        or statement.pieces[signs[0]].text.replace("==", "=") != OPERATORS.get(kind, "<=>")
         or not first < signs[0] < last
     ):
         return None

@@ -65,6 +65,9 @@ def where_equalities(use: TableUse) -> Iterator[tuple[KeyEquality, Referred]]:
         for each in equalities or implied_equalities(use.statement, conjunct, names):
             if each.column not in use.askable or is_random(conjunct.tree):
                 continue
+            # It is true of two sides that an outer join fills with NULLs.
+            if each.null_safe and not use.keeps_rows:
+                continue
             referred = use.scopes.referred(scope, each)
             # Below a pipe operator Spark lets no generator name the outer query.
             if not (is_piped and referred.outer):

@@ -16,7 +16,7 @@ from lookup_hints.plan.parse.name_resolution import NameScope
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.scopes import Scopes
 from lookup_hints.plan.session_interface import Context
-from lookup_hints.spi import Connector
+from lookup_hints.spi import Connector, NullSafeLookup
 from lookup_hints.spi.arrow_types import type_name
 from lookup_hints.spi.connector import why_not_read
 from lookup_hints.spi.lookup_options import AUTO, LOOKUP, LOOKUP_OPTIONS, options_of_table
@@ -132,6 +132,14 @@ class TableUse(LookupUse):
             typed &= set(self.base.primary_key)
         return self.named(self.connector.key_columns() & typed)
 
+    @cached_property
+    def _asked_by_null(self) -> frozenset[str]:
+        """The columns by which the source can be asked for NULL."""
+        connector = self.connector
+        if not isinstance(connector, NullSafeLookup):
+            return frozenset()
+        return self.named(frozenset(filter(connector.can_ask_null, connector.table.schema.names)))
+
     @property
     def always(self) -> frozenset[str]:
         """The columns that belong to the request where the query gives them."""
@@ -176,6 +184,7 @@ class TableUse(LookupUse):
             case_sensitive=case_sensitive,
             is_inner=lambda column: inner.is_inner(column, block),
             is_outer=lambda column: inner.is_outer(column, block),
+            asked_by_null=self._asked_by_null,
         )
 
     @property

@@ -461,6 +461,20 @@ class OrderedLookup(ABC):
         """Whether the source compares the column as Spark does. On the driver, no I/O."""
 
 
+# Where no key of a request is NULL, `=` finds the same rows as `<=>`, by any index. (docs/decisions/0269)
+class NullSafeLookup(ABC):
+    """The ability to find rows whose key columns are NULL, as ``<=>`` asks for them.
+
+    ``LookupRequest.nulls`` names columns that must be NULL in all rows of the answer, beside its keys. If no
+    other column is asked by, the request has one key of no columns. Such a request is never ordered. Without
+    this ability ``<=>`` gives no key.
+    """
+
+    @abstractmethod
+    def can_ask_null(self, column: str) -> bool:
+        """Whether the source finds all rows in which it would return NULL for it. On the driver, no I/O."""
+
+
 class Statistics(ABC):
     """The ability to estimate the table's size, by which the planner chooses lookups or reading it whole."""
 
@@ -510,6 +524,9 @@ def rows_of(request: LookupRequest) -> list[RowRequest]:
 
 
 def _keys_of(request: LookupRequest) -> list[dict[str, Any]]:
+    if request.nulls:
+        nulls = dict.fromkeys(request.nulls)
+        return [key | nulls for key in request.keys.to_pylist()] or [nulls]
     names = request.key_columns
     columns = [column.to_pylist() for column in request.keys.columns]  # faster than to_pylist of the table
     if len(names) == 1:

@@ -343,6 +343,8 @@ class LookupRequest:
         attempt: the number of the attempt, from 1; the highest if keys of several attempts go together.
         order: which rows of a key to return; the last column of ``keys`` then has the values to compare its
             column with. Only an ``OrderedLookup`` gets such requests.
+        nulls: columns that must be NULL in the rows returned, beside the keys, which may then have no column.
+            Only a ``NullSafeLookup`` gets such requests.
     """
 
     keys: pa.Table
@@ -350,6 +352,7 @@ class LookupRequest:
     timeout: float | None = None
     attempt: int = 1
     order: OrderCondition | None = None
+    nulls: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -400,7 +403,7 @@ class RowRequest(NamedTuple):
     A named tuple, as one is made for every key: a frozen dataclass takes four times as long.
 
     Attributes:
-        key: the value of each column asked by; none is None.
+        key: the value of each column asked by; None only for a ``NullSafeLookup``: rows where it is NULL.
         schema: the columns that a row should have, as in ``LookupRequest``.
         timeout: seconds left for this key, or None.
         attempt: which try this is, from 1.

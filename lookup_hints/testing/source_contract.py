@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, ClassVar, Protocol
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.spi import Connector, OrderedLookup, Scan
+from lookup_hints.spi import Connector, NullSafeLookup, OrderedLookup, Scan
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable, PlacedRows
 from lookup_hints.spi.secrets import known_secrets
 from lookup_hints.testing.contract import askers, placed_answers, skip
@@ -56,6 +57,13 @@ _TEXTS = [
     "trailing",
 ]
 _ABSENT = "no such key"
+_NULLABLE = ("id", "region")
+_KEYS_WITH_NULLS: tuple[tuple[dict[str, list[Any]], tuple[str, ...]], ...] = (
+    ({}, ("region",)),
+    ({}, ("id", "region")),
+    ({"id": [3, 1, 77]}, ("region",)),
+    ({"region": ["us", "eu"]}, ("id",)),
+)
 
 
 class ContractSource(Protocol):
@@ -122,6 +130,21 @@ class SourceContract:
     def test_a_null_in_a_row_matches_no_key(self, source: ContractSource) -> None:
         rows = self.asked(source, _ROWS, {"region": ["eu", "NULL", "None", ""]})
         assert rows == Counter(row for row in _ROWS if row[1] == "eu")
+
+    def test_rows_whose_key_is_null_are_found(self, source: ContractSource) -> None:
+        rows = [*_ROWS, (None, "eu", "nobody", 2.5, None), (None, None, "nothing", None, False), _ROWS[4]]
+        connector = self.connector(source.filled(_contract_table(rows)))
+        if not isinstance(connector, NullSafeLookup) or not all(map(connector.can_ask_null, _NULLABLE)):
+            skip(f"the connector cannot be asked for NULL by {' and '.join(_NULLABLE)}")
+        for keys, nulls in _KEYS_WITH_NULLS:
+            request = _make_request(keys or {"id": [1]}, CONTRACT_SCHEMA.names)
+            request = replace(request, keys=request.keys.select([*keys]), nulls=nulls)
+            wanted = {**keys, **{name: [None] for name in nulls}}
+            places = {CONTRACT_SCHEMA.get_field_index(name): values for name, values in wanted.items()}
+            meeting = [row for row in rows if all(row[place] in values for place, values in places.items())]
+            for answer in _answers_of_each_ability(connector, request):
+                found = _rows_as_tuples(_rows_of(answer).cast(request.schema))
+                assert Counter(found) == Counter(meeting), f"{keys}, and NULL in {nulls}"
 
     def test_only_the_asked_columns_come(self, source: ContractSource) -> None:
         request = _make_request({"id": [2]}, ["id", "amount"])

@@ -453,11 +453,10 @@ class Trees:
         match = f"{self._pick(numbers)} {operator} {alias}.since"
         kind = self._pick(["ASOF JOIN", "LEFT ASOF JOIN"])
         text = "(SELECT since, v, k FROM d4 WHERE v <> 1)" if self._chance(0.2) else "d4"
+        key = self._equal(self._pick(numbers), f"{alias}.k")
         if text != "d4":
             columns = [columns[1], columns[2], columns[0]]
-        source.text += (
-            f" {kind} {text} AS {alias} MATCH_CONDITION ({match}) ON {self._pick(numbers)} = {alias}.k"
-        )
+        source.text += f" {kind} {text} AS {alias} MATCH_CONDITION ({match}) ON {key}"
         self._show(source, Relation(alias, columns))
 
     def _in_parentheses(self, left: Relation) -> Relation:
@@ -601,7 +600,7 @@ class Trees:
                 f"{value} BETWEEN {other} AND {last}",
                 f"{value} >= {other} AND {last} {self._pick(['>', '>='])} {value}",
                 f"({other} < {value} AND {value} <= {last})",
-                f"{other} {self._pick(['<', '<=', '<>', '<=>'])} {one}",
+                f"{other} {self._pick(['<', '<=', '<>'])} {one}",
                 f"{other} IN ({one}, {more})",
                 f"({other} = {one} OR {other} = {more})",
                 f"{whole} = {one}",
@@ -616,7 +615,15 @@ class Trees:
             asked = f" WHERE k = {self._random.randrange(5)}" if self._chance(0.5) else ""
             aggregate = f"int({self._pick(['max', 'min'])}({self._pick('kv')}))"
             value = f"(SELECT {aggregate} FROM {self._pick(['t1', 'd1'])}{asked})"
-        return f"{column} = {value}" if self._chance(0.7) else f"{value} = {column}"
+        return self._equal(column, value, 0.7)
+
+    def _equal(self, one: object, other: object, share: float = 1) -> str:
+        """An equality, with ``one`` on its left in ``share`` of the draws; in some, two NULLs are equal, too."""
+        number = self._random.randrange(100)
+        if number < 100 - share * 100:
+            one, other = other, one
+        forms = {11: "{} <=> {}", 12: "{} IS NOT DISTINCT FROM {}", 13: "equal_null({}, {})"}
+        return forms.get(number % 14, "{} = {}").format(one, other)
 
     def _constant(self, column: Column) -> str:
         return str(self._random.randrange(5)) if column.is_number else f"'{self._pick('abc')}'"
@@ -625,10 +632,10 @@ class Trees:
         pairs = [(one, other) for one in left for other in right if one.is_number == other.is_number]
         if not pairs:
             number = self._pick([column for column in right if column.is_number] or right)
-            return f"{number} = {2 if number.is_number else repr('a')}"
+            return self._equal(number, self._pick([2, "NULL"]) if number.is_number else "'a'")
         one, other = self._pick(pairs)
         key = self._expression(one)
-        return f"{key} = {other}" if self._chance(0.5) else f"{other} = {key}"
+        return self._equal(key, other, 0.5)
 
     def _expression(self, column: Column) -> str:
         """A column, or something over it."""
@@ -741,7 +748,7 @@ class Trees:
         if names.count(one.name) == 1 and self._chance(0.3):
             one = Column("", one.name, one.is_number)
         value = self._expression(one)
-        return f"{other} = {value}" if self._chance(0.6) else f"{value} = {other}"
+        return self._equal(other, value, 0.6)
 
     def _where(self, source: From, depth: int, outer: Sequence[Column] = ()) -> str:
         conditions = list(source.where)

@@ -72,6 +72,7 @@ from lookup_hints.spi import (
     Ending,
     LookupRequest,
     LookupTable,
+    NullSafeLookup,
     Option,
     OrderCondition,
     OrderedLookup,
@@ -89,7 +90,7 @@ _SQLITE_BATCH = {"adbc.sqlite.query.batch_rows": 16_384}
 _LOOKS_AT_TYPES = 3
 
 
-class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema):
+class AdbcConnector(AsyncLookup, OrderedLookup, NullSafeLookup, Scan, Statistics, ReportsSchema):
     """A table or view of any database that has an ADBC driver."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
@@ -123,6 +124,9 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
         return frozenset(column.name for column in self.table.schema if can_ask(column.type))
 
     picks_known_rows = True
+
+    def can_ask_null(self, column: str) -> bool:
+        return True
 
     def can_order(self, order: OrderCondition) -> bool:
         """Exact numbers, dates and moments; with SQLite, those of them that have one spelling there."""
@@ -286,7 +290,8 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
         keys = without_characters(self._drop_unheld_texts(keys), live.strange)
         wanted = [live.plans[name] for name in compared.names]
         by = [live.plans[name] for name in request.key_columns]
-        statements = AdbcStatements(self._relation, wanted, by, self._dialect)
+        nulls = [live.plans[name] for name in request.nulls]
+        statements = AdbcStatements(self._relation, wanted, by, self._dialect, nulls)
         asked = statements.of(keys) if order is None else statements.in_order(keys, order, live.plans)
         room = _Room(live.limit, request.keys.num_rows, self.table.name)
         parts, positions = [compared.empty_table()], [pa.array([], pa.int64())]

@@ -130,7 +130,7 @@ class Question:
     """One statement: its SQL, the values to bind, and the keys that it asks for."""
 
     sql: str
-    bound: pa.RecordBatch
+    bound: pa.RecordBatch | None
     keys: pa.Table
 
 
@@ -143,21 +143,38 @@ class AdbcStatements:
         wanted: the columns that are read.
         by: the columns that keys are compared with, in the order of the keys.
         dialect: the SQL of the database.
+        nulls: the columns that are NULL in all rows of keys.
     """
 
     source: str
     wanted: Sequence[AdbcColumn]
     by: Sequence[AdbcColumn]
     dialect: str
+    nulls: Sequence[AdbcColumn] = ()
 
     def of(self, keys: pa.Table) -> Iterator[Question]:
         """The statements that together ask for the rows of all ``keys``."""
         way = way_of(self.dialect)
+        if not self.by:
+            return iter((self._by_nulls(keys, way),))
         if way == "arrays":
             return self._by_arrays(keys)
         if way == "lists":
             return self._by_lists(keys)
         return self._by_rows(keys) if way == "rows" else self._by_parameters(keys)
+
+    def _by_nulls(self, keys: pa.Table, way: Way) -> Question:
+        """The statement for a key of no columns."""
+        condition = self._are_null.removeprefix(" AND ")
+        if way != "rows":
+            return Question(f"{self._select_rows} WHERE {condition}", None, keys)
+        rows = f"SELECT 0, {self._found_columns} FROM {self.source} AS found WHERE {condition}"  # noqa: S608
+        return Question(f"{self._types_first} UNION ALL {rows}", None, keys)
+
+    @property
+    def _are_null(self) -> str:
+        of = "found." if way_of(self.dialect) == "rows" else ""
+        return "".join(f" AND {of}{identifier(plan.name, self.dialect)} IS NULL" for plan in self.nulls)
 
     # ADBC can bind a batch of rows, but runs the statement once for each. Arrays are one value of one row.
     # (docs/decisions/0157)
@@ -168,18 +185,18 @@ class AdbcStatements:
             condition = f"{compared[0]} = ANY({bound[0]})"
         else:
             condition = f"({', '.join(compared)}) IN (SELECT * FROM unnest({', '.join(bound)}))"  # noqa: S608
-        yield Question(f"{self._select_rows} WHERE {condition}", _keys_as_lists(keys), keys)
+        yield Question(f"{self._select_rows} WHERE {condition}{self._are_null}", _keys_as_lists(keys), keys)
 
     def _by_lists(self, keys: pa.Table) -> Iterator[Question]:
         compared = ", ".join(_compared_in_lists(plan, self.dialect) for plan in self.by)
         unnested = ", ".join(["unnest(?)"] * len(self.by))
         condition = f"({compared}) IN (SELECT {unnested})"
-        yield Question(f"{self._select_rows} WHERE {condition}", _keys_as_lists(keys), keys)
+        yield Question(f"{self._select_rows} WHERE {condition}{self._are_null}", _keys_as_lists(keys), keys)
 
     def _by_rows(self, keys: pa.Table) -> Iterator[Question]:
         """``CROSS JOIN`` fixes the order: SQLite searches for each key, and never reads the whole table."""
         rows = f"SELECT 0, {self._found_columns} FROM asked CROSS JOIN {self.source} AS found"  # noqa: S608
-        found = f"{rows} WHERE {' AND '.join(self._key_equalities('found'))}"
+        found = f"{rows} WHERE {' AND '.join(self._key_equalities('found'))}{self._are_null}"
         for part in _split_by_parameters(keys):
             asked = asked_keys(self._key_names, part.num_rows)
             yield Question(f"{asked} {self._types_first} UNION ALL {found}", _keys_as_row(part), part)
@@ -194,8 +211,9 @@ class AdbcStatements:
                 one_key = (
                     " AND ".join(f"{each} = {place()}" for each in compared) for _ in range(part.num_rows)
                 )
-                condition = " OR ".join(f"({each})" for each in one_key)
-            yield Question(f"{self._select_rows} WHERE {condition}", _keys_as_row(part), part)
+                condition = f"({' OR '.join(f'({each})' for each in one_key)})"
+            sql = f"{self._select_rows} WHERE {condition}{self._are_null}"
+            yield Question(sql, _keys_as_row(part), part)
 
     # By order.
 

@@ -92,6 +92,11 @@ class MysqlConnector(PooledSqlConnector[_OpenMysql, MysqlConnection]):
     PIECE = MYSQL_PIECE
     DRIVERS = ("asyncmy",)
 
+    def can_ask_null(self, column: str) -> bool:
+        """Not by dates and moments: those that are no dates of the calendar may be read as NULL."""
+        kind = self.table.schema.field(column).type
+        return not (types.is_date(kind) or types.is_timestamp(kind))
+
     def check(self) -> None:
         """Refuse a server given twice or not at all, a URL that cannot be read, and what names no table."""
         check_server(self.table)

@@ -68,14 +68,15 @@ class MysqlStatements:
         columns = ", ".join(self._select_list(request.columns))
         by = [self.plans[name] for name in request.key_columns]
         if request.order is None:
-            return self.by_keys(f"SELECT {columns}", by, keys)
+            return self.by_keys(f"SELECT {columns}", by, keys, request.nulls)
         return self._by_order(columns, by, keys, request.order)
 
     def sizes_of(self, request: LookupRequest, keys: pa.Table) -> Iterator[BoundStatement]:
         """The statements that ask how many bytes the large values of these rows have."""
         wide = (self.plans[name].selected() for name in request.columns if self.plans[name].source.is_wide)
         total = " + ".join(f"COALESCE(SUM(OCTET_LENGTH({column})), 0)" for column in wide)
-        return self.by_keys(f"SELECT {total}", [self.plans[name] for name in request.key_columns], keys)
+        by = [self.plans[name] for name in request.key_columns]
+        return self.by_keys(f"SELECT {total}", by, keys, request.nulls)
 
     def is_wide(self, columns: Sequence[str]) -> bool:
         """Whether rows of these columns may have large values."""
@@ -90,8 +91,14 @@ class MysqlStatements:
         yield from (self.plans[name].odd_date() for name in self.odd_dates(columns))
 
     # Few sizes, so that few statements are prepared: powers of two, and the last key is repeated.
-    def by_keys(self, select: str, by: Sequence[MysqlColumn], keys: pa.Table) -> Iterator[BoundStatement]:
-        """The statements that begin with ``select`` and ask for the rows of all ``keys``."""
+    def by_keys(
+        self, select: str, by: Sequence[MysqlColumn], keys: pa.Table, nulls: Sequence[str] = ()
+    ) -> Iterator[BoundStatement]:
+        """The statements that begin with ``select``, for rows of ``keys`` that have NULL in ``nulls``."""
+        are_null = [f"{self.plans[name].selected()} IS NULL" for name in nulls]
+        if not by:
+            yield BoundStatement(f"{select} FROM {self.relation} WHERE {' AND '.join(are_null)}", [])
+            return
         compared = ", ".join(plan.selected() for plan in by)
         one = ", ".join("?" * len(by))
         compared, one = (f"({compared})", f"({one})") if len(by) > 1 else (compared, one)
@@ -101,7 +108,8 @@ class MysqlStatements:
             parts = [_fill_up(column[begin : begin + most]) for column in bound]
             values = parts[0] if len(parts) == 1 else [*chain.from_iterable(zip(*parts, strict=True))]
             places = ", ".join([one] * len(parts[0]))
-            yield BoundStatement(f"{select} FROM {self.relation} WHERE {compared} IN ({places})", values)
+            condition = " AND ".join((f"{compared} IN ({places})", *are_null))
+            yield BoundStatement(f"{select} FROM {self.relation} WHERE {condition}", values)
 
     # MariaDB 10.11 has no LATERAL: a query for each key finds its row in the index, many in one statement.
     # (docs/decisions/0243)

@@ -34,8 +34,8 @@ class PostgresStatements:
     """Whether the server's encoding is UTF-8."""
     is_wide: bool
     """Whether rows may have large values."""
-    _queries: dict[tuple[tuple[str, ...], tuple[str, ...], OrderCondition | None], str] = field(
-        default_factory=dict, init=False
+    _queries: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], OrderCondition | None], str] = (
+        field(default_factory=dict, init=False)
     )
     # Characters that the server's encoding does not have.
     _strange: set[str] = field(default_factory=set, init=False)
@@ -58,14 +58,14 @@ class PostgresStatements:
             bound.append(self.plans[order.column].bind_ordered(keys.column(keys.num_columns - 2)))
         if is_placed:
             bound.append(keys.column(_POSITION).cast(pa.string()))
-        asked = request.columns, request.key_columns, order
+        asked = request.columns, request.key_columns, request.nulls, order
         if asked not in self._queries:
             self._queries[asked] = (
                 self._placed_query(request.columns, plans, order)
                 if is_placed
-                else self._lookup_query(request.columns, plans)
+                else self._lookup_query(request.columns, plans, request.nulls)
             )
-        return self._queries[asked], keys.num_rows, joined(bound)
+        return self._queries[asked], keys.num_rows, joined(bound) if bound else []
 
     def has_learned_a_character(self, error: ConnectorError) -> bool:
         """Whether ``error`` names a character that is new here, which the server's encoding has not."""
@@ -77,15 +77,23 @@ class PostgresStatements:
         self._strange.update(character)
         return is_new
 
-    def _lookup_query(self, columns: Sequence[str], plans: Sequence[PostgresColumn]) -> str:
-        """The query for the columns, packed, of all rows whose key columns equal a bound key."""
-        condition = _one_column(plans[0]) if len(plans) == 1 else _several_columns(plans)
+    def _lookup_query(
+        self, columns: Sequence[str], plans: Sequence[PostgresColumn], nulls: Sequence[str]
+    ) -> str:
+        """The query for the columns, packed, of all rows whose key columns equal a bound key.
+
+        Their columns ``nulls`` are NULL.
+        """
+        conditions = [f"{_told_null(self.plans[name])} IS NULL" for name in nulls]
+        if plans:
+            conditions.insert(0, _one_column(plans[0]) if len(plans) == 1 else _several_columns(plans))
+        condition, bound = " AND ".join(conditions), len(plans) or -1  # without keys only the limit is bound
         # A row whose key is NULL equals no key.
         keys = {plan.field.name for plan in plans}
         selected = [
             PackedColumn(self.plans[name].wire, self.plans[name].selected, name in keys) for name in columns
         ]
-        return self._packed(columns, selected, f"{self.relation} WHERE {condition}", len(plans))
+        return self._packed(columns, selected, f"{self.relation} WHERE {condition}", bound)
 
     def _placed_query(
         self, columns: Sequence[str], plans: Sequence[PostgresColumn], order: OrderCondition | None
@@ -231,6 +239,11 @@ def changed_rows(relation: str, column: PostgresColumn, keys: Sequence[PostgresC
 _TEXTS = frozenset({"text", "varchar"})
 # Types whose NULL is Spark's. A composite of NULLs alone is NULL to PostgreSQL, and is read as a text.
 _EXACT = INTEGERS | _TEXTS | {"bool", "numeric", "date"}
+
+
+def _told_null(plan: PostgresColumn) -> str:
+    """What is NULL where the value that is read is: the bare column where an index can be used."""
+    return plan.column if plan.wire != "text" or plan.source.type in _EXACT | {"uuid"} else plan.selected
 
 
 def filter_of(plan: PostgresColumn, wanted: Filter, encoding: str) -> str:

@@ -32,6 +32,7 @@ from lookup_hints.spi import (
     HealthRequest,
     LookupRequest,
     LookupTable,
+    NullSafeLookup,
     OrderCondition,
     OrderedLookup,
     ReportsChanges,
@@ -73,6 +74,7 @@ _Live = TypeVar("_Live", bound=OpenTable)
 
 class PooledSqlConnector(
     AsyncLookup,
+    NullSafeLookup,
     OrderedLookup,
     FilteredScan,
     Statistics,
@@ -99,6 +101,9 @@ class PooledSqlConnector(
 
     def key_columns(self) -> frozenset[str]:
         return frozenset(column.name for column in self.table.schema if not is_nested(column.type))
+
+    def can_ask_null(self, column: str) -> bool:
+        return not self.required_keys()
 
     def can_order(self, order: OrderCondition) -> bool:
         """Times and exact numbers, by an index on the key and the column where there is one."""

@@ -71,6 +71,7 @@ from lookup_hints.spi import (
     HealthRequest,
     LookupRequest,
     LookupTable,
+    NullSafeLookup,
     Option,
     OrderCondition,
     OrderedLookup,
@@ -122,7 +123,14 @@ def _refused_url(path: str) -> str | None:
 
 
 class SqliteConnector(
-    SyncLookup, OrderedLookup, FilteredScan, Statistics, ReportsChanges, ReportsHealth, ReportsSchema
+    SyncLookup,
+    OrderedLookup,
+    NullSafeLookup,
+    FilteredScan,
+    Statistics,
+    ReportsChanges,
+    ReportsHealth,
+    ReportsSchema,
 ):
     """A table of an SQLite file."""
 
@@ -159,6 +167,9 @@ class SqliteConnector(
         return frozenset(column.name for column in self.table.schema if has_one_spelling(column.type))
 
     picks_known_rows = True
+
+    def can_ask_null(self, column: str) -> bool:
+        return True
 
     def can_order(self, order: OrderCondition) -> bool:
         """Integers and dates, whose values have one spelling each."""
@@ -210,7 +221,7 @@ class SqliteConnector(
         ):
             for part in parts(keys):
                 query = (
-                    lookup_query(self._source_table, request.columns, part)
+                    lookup_query(self._source_table, request.columns, part, request.nulls)
                     if order is None
                     else ordered_query(self._source_table, schema.names, part, order)
                 )

@@ -26,7 +26,9 @@ MAX_VARIABLES = 999  # what every build of SQLite takes
 
 
 def parts(keys: pa.Table) -> Iterator[pa.Table]:
-    """``keys`` in parts that a statement has room for."""
+    """``keys`` in parts that a statement has room for; a key of no columns is one."""
+    if not keys.num_columns:
+        return iter((keys,))
     size = MAX_VARIABLES // keys.num_columns
     return (keys.slice(start, size) for start in range(0, keys.num_rows, size))
 
@@ -48,16 +50,21 @@ def ranges(number: str, first: int, last: int, wanted: int) -> tuple[str, ...]:
 
 # CROSS JOIN fixes the order of the search. IN (VALUES ...) read the whole table once statistics had been
 # gathered. (docs/decisions/0007)
-def lookup_query(source: str, columns: Sequence[str], keys: pa.Table) -> str:
+def lookup_query(source: str, columns: Sequence[str], keys: pa.Table, nulls: Sequence[str] = ()) -> str:
     """The query for ``columns`` of all rows whose key columns equal one of the bound ``keys``.
+
+    Their columns ``nulls`` are NULL.
 
     ``CROSS JOIN`` makes SQLite go through the keys and search the table for each: with ``IN`` it may choose
     to read the whole table, index or not. Without an index it builds one for the statement. The bound
     values have no affinity, so the column's own is applied to them, as in a comparison with a literal.
     """
-    asked = asked_keys(_key_names(keys.num_columns), keys.num_rows)
     wanted = ", ".join(f"found.{quoted(name)}" for name in columns)
-    conditions = " AND ".join(_key_equalities(keys.schema))
+    are_null = [f"found.{quoted(name)} IS NULL" for name in nulls]
+    conditions = " AND ".join((*_key_equalities(keys.schema), *are_null))
+    if not keys.num_columns:
+        return f"SELECT {wanted} FROM {quoted(source)} AS found WHERE {conditions}"  # noqa: S608  quoted
+    asked = asked_keys(_key_names(keys.num_columns), keys.num_rows)
     return f"{asked} SELECT {wanted} FROM asked CROSS JOIN {quoted(source)} AS found WHERE {conditions}"  # noqa: S608  quoted
 
 

@@ -28,6 +28,7 @@ from lookup_hints.cache.store.hashing import (
     hash_is_exact,
     hashes_of,
     in_order,
+    is_null_key,
 )
 from lookup_hints.cache.store.invalidations import Invalidations
 from lookup_hints.cache.store.ranges import Bounds, Ranges, TooLarge, write_ranges
@@ -123,7 +124,8 @@ def write(
 
     Args:
         folder: an empty one.
-        batches: all rows. Those with a NULL in their key are left out, as they equal nothing.
+        batches: all rows. Those with a NULL in their key are left out, as they equal nothing, but where the
+            column is marked so that NULL is a key.
         keys: the columns that the table is asked by.
         limits: of the segments.
 
@@ -151,7 +153,7 @@ def _drop_null_keys(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> I
     for batch in batches:
         rows = pa.Table.from_batches([batch])
         for name in keys:
-            if rows.column(name).null_count:
+            if rows.column(name).null_count and not is_null_key(rows.schema.field(name)):
                 rows = rows.filter(pc.is_valid(rows.column(name)))
         if rows.num_rows:
             yield rows

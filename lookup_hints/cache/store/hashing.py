@@ -40,13 +40,39 @@ def can_hash(schema: pa.Schema) -> bool:
 # (docs/decisions/0158)
 def hash_is_exact(schema: pa.Schema) -> bool:
     """Whether different keys of ``schema`` have different hashes: one number, which is mixed reversibly."""
-    return len(schema) == 1 and _is_any_of(schema.types[0], *_NUMBERS, types.is_boolean)
+    is_number = len(schema) == 1 and _is_any_of(schema.types[0], *_NUMBERS, types.is_boolean)
+    return is_number and not is_null_key(schema.field(0))
 
 
+# As the workers mark it, whose constant is out of reach here.
+_NULL_IS_KEY = {b"lookup_hints": b"NULL is a key"}
+
+
+def is_null_key(field: pa.Field) -> bool:
+    """Whether NULL is a key like others in that column."""
+    return field.metadata is not None and _NULL_IS_KEY.items() <= field.metadata.items()
+
+
+# A second column tells NULL from each value, as no bits of a number are left to do so. (docs/decisions/0269)
 def comparable(keys: pa.Table) -> pa.RecordBatch:
-    """``keys`` so that equal values are equal bits, as SQL's join has it: -0.0 is 0.0 and NaN equals NaN."""
-    columns = [_one_zero_and_nan(column.combine_chunks()) for column in keys.columns]
+    """``keys`` so that equal values are equal bits, as SQL's join has it: -0.0 is 0.0 and NaN equals NaN.
+
+    A column in which NULL is a key becomes two: its values, and whether they are NULL.
+    """
+    columns = []
+    for field, column in zip(keys.schema, keys.columns, strict=True):
+        values = _one_zero_and_nan(column.combine_chunks())
+        if is_null_key(field):
+            columns += [pc.if_else(values.is_null(), _zero_of_type(values.type), values), values.is_null()]
+        else:
+            columns.append(values)
     return pa.RecordBatch.from_arrays(columns, names=[f"key{number}" for number in range(len(columns))])
+
+
+def _zero_of_type(kind: pa.DataType) -> pa.Scalar:
+    """The value of that type whose bits are zeros, or that has none."""
+    buffers = [None, pa.py_buffer(bytes(2 * _WORD)), pa.py_buffer(b"")]
+    return pa.Array.from_buffers(kind, 1, buffers[: kind.num_buffers])[0]
 
 
 # Spark compares 0.0 with -0.0, and NaN with NaN, as equal; their bits differ.

@@ -18,6 +18,7 @@ from lookup_hints.cache.store.hashing import (
     hash_is_exact,
     hashes_of,
     in_order,
+    is_null_key,
 )
 
 Chosen = npt.NDArray[np.bool_]
@@ -205,7 +206,7 @@ def _columns_equal_to_keys(keys: pa.RecordBatch, schema: pa.Schema, rows: pa.Rec
     A source may find a row by a key that is not the same to us, as where it compares texts in any case.
     """
     kinds = dict(zip(rows.schema.names, rows.schema.types, strict=True))
-    if any(kinds.get(column.name) != column.type for column in schema):
+    if any(kinds.get(column.name) != column.type or is_null_key(column) for column in schema):
         return ()
     held = comparable(pa.Table.from_batches([rows.select(schema.names)]))
     return tuple(schema.names) if equal(held, keys).all() else ()

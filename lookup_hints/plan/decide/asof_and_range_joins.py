@@ -201,6 +201,8 @@ def is_order_asked(join: FoundJoin, settings: LookupSettings) -> bool:
         return True
     if order is None or settings.cache is not None or settings.whole is not None:
         return False
+    if any(key.null_safe for key in join.conditions.keys):
+        return False
     if multiple_match_of(join.use.base) != ALL:
         return False  # which rows of a key count is decided before
     if not isinstance(connector, OrderedLookup) or not connector.can_order(order.condition):

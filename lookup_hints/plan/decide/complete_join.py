@@ -84,6 +84,7 @@ def _complete_join(
         packed=_is_packed(statement, join),
         order=None if join.order is None else join.order.condition,
         order_asked=order_asked,
+        null_safe=tuple(join.use.base_column(key.column) for key in keys if key.null_safe),
     )
     function = context.name_function(unnamed, repeated)
     named = replace(unnamed, name=replace(name, function=function))

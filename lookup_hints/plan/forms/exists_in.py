@@ -116,7 +116,7 @@ def _join_conditions(use: TableUse, found: _Membership) -> Conditions | None:
     inner = list(conjuncts(statement, block.wheres[0])) if block.wheres else []
     askable = use.askable
     given = [key for key in found.keys if key.column in askable]
-    conditions = sorted_conditions(statement, inner, use.names, askable, given, use.always)
+    conditions = sorted_conditions(statement, inner, use.names, askable, given, use.always).without_gate
     if len(given) < len(found.keys) or use.missing(conditions.keys):
         return None
     checked = [*conditions.residual, *conditions.left_only]

@@ -16,6 +16,7 @@ from lookup_hints.plan.key_conditions import (
     KeyEquality,
     conjuncts,
     has_condition_subquery,
+    key_equality,
     references,
     sorted_conditions,
 )
@@ -187,6 +188,12 @@ def _no_key_error(use: TableUse, step: Step) -> CannotBeAsked:
             return use.refused(head, reason, "write JOIN ... ON with an equality")
         reason = "it has no ON condition, so nothing says which rows to ask for"
         return use.refused(head, reason)
+    told = replace(use.names, asked_by_null=use.askable)
+    for each in conjuncts(statement, step.on):
+        key = key_equality(statement, each, told)
+        if key is not None and key.null_safe:
+            reason = f"its source cannot be asked for rows in which {key.column} is NULL"
+            return use.refused(each.at, reason, tip="Write = if NULL need not equal NULL.")
     can = ", ".join(name for name in use.table.schema.names if name in use.askable)
     reason = "no equality between an expression of the left side and a column that can be asked by"
     problem = Problem(
@@ -248,7 +255,7 @@ def possible_conditions(join: FoundJoin) -> Conditions:
         CannotBeAsked: the form and the kind of the join can move none of them.
         UnsupportedLookup: one of them is an IN or EXISTS that names both sides.
     """
-    conditions, is_piped = join.conditions, join.use.pipe is not None
+    conditions, is_piped = join.conditions.without_gate, join.use.pipe is not None
     by_query = keys_from_queries(join.use.statement, conditions.keys)
     awkward = tuple(each for each in conditions.residual if by_query or has_query_or_function(each.tree))
     hard = tuple(each for each in conditions.left_only if has_condition_subquery(each.tree))

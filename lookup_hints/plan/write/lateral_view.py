@@ -175,7 +175,7 @@ def _residual_condition(join: LookupJoin) -> Text:
         over_variable(each, join.use.names, ROW, join.field) for each in join.conditions.residual
     ]
     parts += [
-        ("((", key.left, f") = {ROW}.{quoted(join.field(key.column))})")
+        ("((", key.left, f") {key.sign} {ROW}.{quoted(join.field(key.column))})")
         for key, cast in zip(join.conditions.keys, join.casts, strict=True)
         if cast.recheck and not key.kept
     ]

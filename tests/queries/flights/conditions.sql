@@ -140,3 +140,21 @@ SELECT f.flight FROM first_day f LEFT ANTI JOIN planes p ON p.tailnum = f.tailnu
 -- once: planes
 SELECT f.flight, l.name FROM first_day f LEFT ANTI JOIN planes p ON p.tailnum = f.tailnum AND p.seats IN (SELECT alt FROM airports) AND EXISTS (SELECT 1 FROM airports WHERE faa = f.dest)
 LEFT JOIN airlines l ON l.carrier = f.carrier
+
+-- case: a NULL-safe equality as the only key
+SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum <=> f.tailnum
+
+-- case: a NULL-safe equality in words, beside another key
+SELECT f.flight, q.tailnum FROM flights f JOIN planes q ON q.year = f.year - 9 AND f.dep_delay IS NOT DISTINCT FROM q.speed
+
+-- case: equal_null of two columns, beside a condition on the left side alone
+SELECT f.flight, p.tailnum FROM flights f LEFT JOIN planes p ON equal_null(p.speed, f.dep_delay) AND f.flight < 50
+
+-- case: a NULL-safe equality of an anti join
+SELECT f.flight FROM flights f LEFT ANTI JOIN planes p ON f.dep_delay <=> p.speed
+
+-- case: a NULL-safe equality in EXISTS
+SELECT f.flight FROM flights f WHERE EXISTS (SELECT 1 FROM planes p WHERE p.speed <=> f.dep_delay AND p.seats > 100)
+
+-- case: a NULL-safe equality with NULL itself
+SELECT f.flight, p.tailnum FROM flights f JOIN planes p ON p.speed <=> NULL AND p.year = f.year - 9 WHERE f.flight < 20

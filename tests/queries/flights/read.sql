@@ -24,10 +24,6 @@ SELECT f.flight, l.name FROM flights f JOIN airlines l
 -- read because: its condition has no equality between an expression of the left side and a column that can be asked by
 SELECT f.flight, p.seats FROM flights f JOIN planes p ON p.tailnum > f.tailnum WHERE f.flight < 50
 
--- case: a NULL-safe equality as the only key
--- read because: its condition has no equality between an expression of the left side and a column that can be asked by
-SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum <=> f.tailnum
-
 -- case: a function around the column of the only key
 -- read because: its condition has no equality between an expression of the left side and a column that can be asked by
 SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON upper(p.tailnum) = f.tailnum

@@ -41,11 +41,6 @@ SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats FROM flights f JOIN planes p
 -- refused:
 The lookup join with p has no key: no equality between an expression of the left side and a column that can be asked by. Columns that can be asked by: tailnum, year, type, manufacturer, model, engines, seats, speed, engine.
 
--- case: a NULL-safe equality as the only key, where a hint wants it asked
-SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum <=> f.tailnum
--- refused:
-The lookup join with p has no key: no equality between an expression of the left side and a column that can be asked by. Columns that can be asked by: tailnum, year, type, manufacturer, model, engines, seats, speed, engine.
-
 -- case: a function around the column of the only key, where a hint wants it asked
 SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats FROM flights f LEFT JOIN planes p ON upper(p.tailnum) = f.tailnum
 -- refused:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -233,6 +234,22 @@ def test_a_thousand_keys_are_found_by_index(mariadb_server: MariaDbServer, keys:
             return [row[3] for row in (await connection.ask(f"EXPLAIN {question.sql}", question.values)).rows]
 
     assert during(MysqlConnector(customers(mariadb_server)), explain) == ["range"]
+
+
+@pytest.mark.parametrize(("keys", "how"), [({}, "ref"), ({"id": [1, 2, 3]}, "range")], ids=str)
+def test_rows_with_null_are_found_by_index(
+    mariadb_server: MariaDbServer, keys: dict[str, list[Any]], how: str
+) -> None:
+    request = request_for(SCHEMA, keys or {"id": [1]})
+    request = replace(request, keys=request.keys.select([*keys]), nulls=("kind",))
+
+    async def explain(connector: MysqlConnector) -> list[str]:
+        assert connector._live is not None
+        [question] = connector._live.statements.of(request, request.keys)
+        async with connector._live.pool.borrowed() as connection:
+            return [row[3] for row in (await connection.ask(f"EXPLAIN {question.sql}", question.values)).rows]
+
+    assert during(MysqlConnector(customers(mariadb_server)), explain) == [how]
 
 
 @pytest.mark.parametrize(

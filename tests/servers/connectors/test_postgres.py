@@ -9,6 +9,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -366,6 +367,36 @@ def test_the_last_row_that_was_known_is_found_by_index(postgres_server: Postgres
     rows = zip(answer.positions.to_pylist(), answer.rows.to_pylist(), strict=True)
     assert all((row["since"], row["known"]) == (keys["at"][at].as_py(),) * 2 for at, row in rows)
     assert len(answer.positions) == 200
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize(
+    ("keys", "nulls"),
+    [({}, ("kind",)), ({"kind": [1, 2, 3]}, ("name",)), ({"name": ["a", "b"]}, ("kind",))],
+    ids=str,
+)
+def test_rows_with_null_are_found_by_index(
+    postgres_server: PostgresServer, keys: dict[str, list[Any]], nulls: tuple[str, ...], mode: str
+) -> None:
+    postgres_server.execute(
+        "CREATE TABLE IF NOT EXISTS gaps AS SELECT n AS id, nullif(n % 20000, 0)::int AS kind,"
+        " CASE WHEN n % 50 > 0 THEN 'name ' || n END AS name FROM generate_series(1, 100000) n;"
+        "CREATE INDEX IF NOT EXISTS gaps_by_kind ON gaps (kind, name); ANALYZE gaps"
+    )
+    request = request_for(SCHEMA, keys or {"id": [1]})
+    request = replace(request, keys=request.keys.select([*keys]), nulls=nulls)
+
+    async def explain(connector: PostgresConnector) -> str:
+        assert connector._live is not None
+        query, _, bound = connector._live.statements.of(request)
+        async with connector._live.pool.borrowed() as connection:
+            await connection.execute(f"SET plan_cache_mode = {mode}")
+            plan = await connection.fetch(f"EXPLAIN {query}", *bound, 1_000_000)
+            return "\n".join(record[0] for record in plan)
+
+    plan = during(PostgresConnector(customers(postgres_server, table_name="gaps", pool_size="1")), explain)
+    assert "gaps_by_kind" in plan
+    assert "Seq Scan" not in plan
 
 
 # --- faults ---------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.address.city = o.tow
 -- becomes:
 SELECT 1 FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_row` -> (`__lookup_row`.`address`.city = o.town) AND (`__lookup_row`.`address`.city <> 'X'))) c
 
--- case: a null-safe equality is not a key
+-- case: a null-safe equality is no key of a source that cannot be asked for NULL
 SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.zip <=> o.zip
 -- becomes:
 SELECT 1 FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_row` -> (`__lookup_row`.`zip` <=> o.zip))) c
