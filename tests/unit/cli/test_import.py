@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lookup_connectors.http.options import plan_of
-from lookup_connectors.http.response import FoundRow, FoundRows, RowMetadata
+from lookup_connectors.http.response import FoundRow, FoundRows, HttpFailure, RowMetadata
 
 from lookup_hints.cli.check import check_script
 from lookup_hints.cli.import_http_tables import Imported, KeyedRequest, NoTable, NoType, http_table, type_of
@@ -693,5 +693,10 @@ def test_any_answer_fits_the_table_that_is_made_of_it(answer: dict[str, Any]) ->
     ]
     if rows:
         columns = pa.schema([each for each in made.table.schema if each.name not in made.keys])
-        read_rows = reader.as_table(FoundRows.of(rows), columns)
+        try:
+            read_rows = reader.as_table(FoundRows.of(rows), columns)
+        except HttpFailure as error:  # the answer says of itself that a list goes on
+            if "is not whole" not in str(error):
+                raise
+            return
         assert read_rows.num_rows == (len(rows) if columns.names else 0)

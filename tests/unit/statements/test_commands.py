@@ -77,7 +77,7 @@ def test_other_statements_are_no_settings_of_ours(text: str) -> None:
             "SET lookup.no-such-option = 1",
             "line 1, column 5: No session option is called 'lookup.no-such-option'."
             " Known: lookup.access, lookup.on-scan, lookup.on-event-time, lookup.scan.max-rows, lookup.dead-letter.path, lookup.dead-letter.format, lookup.dead-letter.then,"
-            " lookup.max-errors, lookup.max-error-ratio, lookup.max-requests, lookup.init, lookup.on-invalid-hint, lookup.transport,"
+            " lookup.max-errors, lookup.max-error-ratio, lookup.max-requests, lookup.admission, lookup.init, lookup.on-invalid-hint, lookup.transport,"
             " lookup.log-keys, lookup.rebalance-order-by, lookup.cluster-tasks, lookup.stream.checkpoint, lookup.stream.trigger, lookup.stream.output-mode, lookup.stream.name.\n"
             "SET lookup.no-such-option = 1\n"
             "    ^^^^^^^^^^^^^^^^^^^^^",
