@@ -111,8 +111,11 @@ class Both:
 
 
 def _read(text: str) -> frozenset[str]:
-    """Which lookup tables are read whole in the query, though they could be asked: none in half of them."""
-    number = crc32(text.encode())
+    """Which lookup tables are read whole in the query, though they could be asked: none in half of them.
+
+    None where a hint wants a table asked: it is an error if its table says otherwise and has no key.
+    """
+    number = 0 if "EXTERNAL_LOOKUP" in text else crc32(text.encode())
     return frozenset(name for bit, name in enumerate(sorted(LOOKUPS), 1) if number & 1 and number >> bit & 1)
 
 
