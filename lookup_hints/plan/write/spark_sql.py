@@ -10,7 +10,7 @@ from lookup_hints.plan.cte_read_twice import private_columns
 from lookup_hints.plan.decide.ask_or_read import is_plain
 from lookup_hints.plan.joins import LookupJoin, TableScan
 from lookup_hints.plan.parse.lookup_use import LookupUse
-from lookup_hints.plan.parse.query_blocks import Block
+from lookup_hints.plan.parse.query_blocks import Block, Relation
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import (
     Analysis,
@@ -109,7 +109,7 @@ def rebalanced(statement: Statement, joins: Sequence[LookupJoin], *, adaptive: b
     Sorting by range samples its input first; with a shuffle between, the sample is taken from the
     shuffled rows. Not needed under a LIMIT, a GROUP BY or a DISTINCT, which shuffle anyway.
     """
-    asked = {join.use.index for join in joins}
+    asked = {join.use.relation for join in joins}
     hint = f"/*+ {'REBALANCE' if adaptive else 'REPARTITION'} */"
     # The order of a subquery in an expression, or of a LATERAL one, means nothing.
     places = {
@@ -123,7 +123,7 @@ def rebalanced(statement: Statement, joins: Sequence[LookupJoin], *, adaptive: b
     return [*edits, *_in_pipes(statement, asked, hint)]
 
 
-def _in_pipes(statement: Statement, asked: set[int], hint: str) -> Iterator[Edit]:
+def _in_pipes(statement: Statement, asked: set[Relation], hint: str) -> Iterator[Edit]:
     for block in statement.structure.blocks:
         for number, pipe in enumerate(block.pipes):
             following = block.pipes[number + 1].first + 1 if number + 1 < len(block.pipes) else -1
@@ -133,7 +133,7 @@ def _in_pipes(statement: Statement, asked: set[int], hint: str) -> Iterator[Edit
                 yield Edit(Cut(end, end), (f" SELECT {hint} * |>",))
 
 
-def _reads_lookup(statement: Statement, asked: set[int], block: Block) -> bool:
+def _reads_lookup(statement: Statement, asked: set[Relation], block: Block) -> bool:
     """Whether the block reads a looked-up table, directly or through CTEs."""
     here = (each for _, each in statement.structure.relations if block.first <= each.first <= block.last)
-    return any(each.name_at in asked for each in statement.read_by(*here))
+    return not asked.isdisjoint(statement.read_by(*here))

@@ -18,6 +18,16 @@ SELECT * FROM (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id)
 -- becomes:
 SELECT /*+ REBALANCE */ * FROM (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) ORDER BY name
 
+-- case: over a join with a derived table of it
+SELECT o.id, d.name FROM orders o LEFT JOIN (SELECT id, name FROM customers) AS d ON o.k = d.id ORDER BY o.id
+-- becomes:
+SELECT /*+ REBALANCE */ o.id, d.name FROM orders o LATERAL VIEW OUTER inline(ask_customers(o.k)) d ORDER BY o.id
+
+-- case: over one value by key
+SELECT o.id, lookup_get('customers', 'name', o.k) AS name FROM orders o ORDER BY o.id
+-- becomes:
+SELECT /*+ REBALANCE */ o.id, coalesce(__lookup_relation_get_1.`__lookup_relation_get_1_name`) AS name FROM orders o LATERAL VIEW OUTER inline(ask_customers(o.k)) __lookup_relation_get_1 AS `__lookup_relation_get_1_name` ORDER BY o.id
+
 -- case: over a CTE
 WITH q AS (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id) SELECT * FROM q ORDER BY name
 -- becomes:
