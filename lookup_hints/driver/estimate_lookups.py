@@ -16,6 +16,7 @@ from lookup_hints.errors import Problem, QueryError
 from lookup_hints.estimate.figures import (
     LARGEST_WINDOW,
     Figure,
+    Money,
     Pace,
     WindowKeys,
     keys_of_windows,
@@ -25,7 +26,7 @@ from lookup_hints.estimate.figures import (
     window_bounds,
 )
 from lookup_hints.estimate.report import LookupEstimate, ReadEstimate, StatementEstimate, admission_problem
-from lookup_hints.metrics.lookup_metrics import Latencies
+from lookup_hints.metrics.lookup_metrics import Latencies, LookupMetrics
 from lookup_hints.plan.cost import bytes_of
 from lookup_hints.plan.decide.budgets import cluster_of
 from lookup_hints.plan.decide.settings import session_option
@@ -234,29 +235,26 @@ class _Estimation:
             LookupEstimate(join.function.name, rows, keys, None, None, None, cached, tuple(notes)),
             join,
             windows,
+            is_stable=is_stable,
         )
 
     def _add_requests(
-        self, estimate: LookupEstimate, join: LookupJoin, windows: Sequence[WindowKeys]
+        self, estimate: LookupEstimate, join: LookupJoin, windows: Sequence[WindowKeys], *, is_stable: bool
     ) -> LookupEstimate:
         """The estimate with what follows from its keys: requests, time and money."""
         keys = estimate.keys or Figure(0, None)
-        seconds, settings, use = self._seconds_of_request(join), join.function.settings, join.use
+        seconds, settings = self._seconds_of_request(join), join.function.settings
         size = 1 if join.function.by_row else settings.batch_size
-        requests = requests_of_windows(windows, keys, batch_size=size, seconds=seconds)
+        requests = requests_of_windows(windows, keys, batch_size=size, seconds=seconds, is_stable=is_stable)
         notes = estimate.notes
         if settings.retry != RetryPolicy():
             notes = (*notes, "retries come on top")
-        key = set(join.function.table.primary_key)
-        is_unique = bool(key and key <= set(join.function.key_columns))
-        per_request, per_row = use.value_of("price-per-request").value, use.value_of("price-per-row").value
         return replace(
             estimate,
             requests=requests,
             seconds=seconds_of(requests, self._pace_of(join, seconds)),
-            money=money_of(requests, Figure(0, keys.most if is_unique else None), per_request, per_row),
-            is_priced=per_request is not None or per_row is not None,
-            max_requests=use.value_of("max-requests").value,
+            money=_price_of(join, keys, requests),
+            max_requests=join.use.value_of("max-requests").value,
             notes=notes,
         )
 
@@ -264,7 +262,7 @@ class _Estimation:
         most = None if rows is None else rows.most
         keys = Figure(0, most)
         return self._add_requests(
-            LookupEstimate(join.function.name, keys, keys, None, notes=(reason,)), join, ()
+            LookupEstimate(join.function.name, keys, keys, None, notes=(reason,)), join, (), is_stable=False
         )
 
     def _seconds_of_request(self, join: LookupJoin) -> float | None:
@@ -290,6 +288,14 @@ class _Estimation:
         return Pace(rate, in_flight, seconds)
 
 
+def _price_of(join: LookupJoin, keys: Figure, requests: Figure) -> Money | None:
+    """What requests and the rows found for keys cost, by the prices of the table."""
+    key = set(join.function.table.primary_key)
+    is_unique = bool(key and key <= set(join.function.key_columns))
+    prices = (join.use.value_of(f"price-per-{what}").value for what in ("request", "row"))
+    return money_of(requests, Figure(0, keys.most if is_unique else None), *prices)
+
+
 def _is_careful(join: LookupJoin) -> bool:
     return join.function.by_row or join.function.settings.stops_early
 
@@ -299,6 +305,41 @@ def _window_expression(*, is_careful: bool) -> str:
     bounds = window_bounds(is_careful=is_careful)
     cases = " ".join(f"WHEN n < {bound} THEN {number}" for number, bound in enumerate(bounds))
     return f"CASE {cases} ELSE {len(bounds)} + (n - {bounds[-1]}) div {LARGEST_WINDOW} END"
+
+
+# --- streams ----------------------------------------------------------------------------------------
+
+
+def estimate_of_last_batch(prepared: Prepared, scope: StatementScope) -> StatementEstimate:
+    """What the lookups of a stream did in its last micro-batch that had any: the next may be alike.
+
+    Raises:
+        QueryError: no query of this statement has run in this session.
+    """
+    joins = () if prepared.plan is None else prepared.plan.joins
+    wanted = {join.function.name.function for join in joins}
+    for stream in reversed(scope.state.streams.started):
+        for batch in reversed(stream.history):
+            counts = {name.function: each for name, each in batch.lookups.items()}
+            if wanted and wanted <= counts.keys():
+                ran = (
+                    f"Measured in micro-batch {batch.number} of {stream.supervised.name}; nothing was run."
+                    " The next one may differ."
+                )
+                return StatementEstimate(
+                    tuple(_estimate_of_batch(join, counts[join.function.name.function]) for join in joins),
+                    ran=ran,
+                )
+    message = "A stream has no end up to which its left side could be counted, and has had no batch yet."
+    tip = "Start it: then EXPLAIN ESTIMATE of the same statement gives the figures of its last batch."
+    raise QueryError(Problem(message, tip=tip))
+
+
+def _estimate_of_batch(join: LookupJoin, counts: LookupMetrics) -> LookupEstimate:
+    rows, requests = Figure.exactly(counts.rows_in), Figure.exactly(counts.requests)
+    keys = Figure.exactly(counts.keys)
+    seconds = Figure.exactly(counts.seconds) if counts.tasks == 1 else Figure(0, counts.seconds)
+    return LookupEstimate(join.function.name, rows, keys, requests, seconds, _price_of(join, keys, requests))
 
 
 # --- admission --------------------------------------------------------------------------------------

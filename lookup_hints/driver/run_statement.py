@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lookup_hints.dataframe.frames_in_text import named_frames, variables_refused
 from lookup_hints.driver.attempts import Answer, first_that_works
-from lookup_hints.driver.estimate_lookups import check_admission, estimate_lookups
+from lookup_hints.driver.estimate_lookups import check_admission, estimate_lookups, estimate_of_last_batch
 from lookup_hints.driver.invalidation import invalidation_spec, keys_of
 from lookup_hints.driver.parse_and_plan import Prepared, prepare, prepare_stream, read, transport_of
 from lookup_hints.driver.run_query import check_taken, register, run_query
@@ -114,9 +114,7 @@ class Statements:
 
     def _estimate_attempt(self, prepared: Prepared, sample: float | None) -> StatementEstimate:
         if isinstance(prepared.statement, StreamInsert):
-            message = "A stream has no end up to which its left side could be counted."
-            tip = "Start it, and look at session.streams: each batch has its figures."
-            raise QueryError(Problem(message, tip=tip))
+            return estimate_of_last_batch(prepared, self.scope)
         if prepared.plan is not None:
             register(prepared.plan, self.scope)
             check_taken(prepared, self.scope)

@@ -108,7 +108,7 @@ def keys_of_windows(windows: Sequence[WindowKeys], *, is_approximate: bool, is_s
 
 
 def requests_of_windows(
-    windows: Sequence[WindowKeys], keys: Figure, *, batch_size: int, seconds: float | None
+    windows: Sequence[WindowKeys], keys: Figure, *, batch_size: int, seconds: float | None, is_stable: bool
 ) -> Figure:
     """The requests for ``keys``, which no request takes from two windows; retries are not counted.
 
@@ -119,6 +119,7 @@ def requests_of_windows(
         keys: the keys that are asked.
         batch_size: the most keys in one request; 1 where each key is a request of its own.
         seconds: what an answer took until now; None where none was seen.
+        is_stable: whether the run will have the same tasks.
     """
     if batch_size == 1:
         return keys
@@ -131,10 +132,10 @@ def requests_of_windows(
     fewest, most = (sum(-(-each // size) for each in found) for size in (batch_size, smallest))
     if keys.is_exact and keys.least == counted:
         return Figure(fewest, most, fewest if fewest == most else None)
-    # Windows are cut elsewhere, or some keys are not asked: a request holds no more than it can, nor none.
-    least = math.ceil(keys.least / batch_size)
-    bound = None if keys.most is None else min(keys.most, math.ceil(most * max(1.0, keys.most / counted)))
-    return Figure(least, bound)
+    # Each window adds one request at most that is not full. In other tasks each key may be one.
+    partly_full = len(windows) + (keys.most or 0) // smallest
+    bound = keys.most if keys.most is None or not is_stable else min(keys.most, partly_full)
+    return Figure(math.ceil(keys.least / batch_size), bound)
 
 
 @dataclass(frozen=True)

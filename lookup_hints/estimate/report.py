@@ -26,7 +26,6 @@ class LookupEstimate:
         cached: what is known of keys that a cache answers; empty without a cache.
         notes: why a figure is a range, or unknown.
         max_requests: ``lookup.max-requests`` in force.
-        is_priced: whether the table states a price.
     """
 
     name: LookupName
@@ -38,7 +37,6 @@ class LookupEstimate:
     cached: str = ""
     notes: tuple[str, ...] = ()
     max_requests: int | None = None
-    is_priced: bool = False
 
     def facts(self) -> Iterator[tuple[str, str]]:
         """Name and text of each figure."""
@@ -49,7 +47,7 @@ class LookupEstimate:
         limit = "" if self.max_requests is None else f"; 'lookup.max-requests' = {self.max_requests:,}"
         yield "requests", figure_text(self.requests) + limit
         yield "time", _duration_text(self.seconds)
-        if self.is_priced:
+        if self.money is not None:
             yield "price", money_text(self.money)
         yield from (("note", note) for note in self.notes)
 
@@ -135,10 +133,8 @@ def _duration_text(figure: Figure | None) -> str:
     return least if figure.is_exact else f"{least} to {seconds_text(figure.most)}"
 
 
-def money_text(money: Money | None) -> str:
+def money_text(money: Money) -> str:
     """An amount for a reader, in the unit of the table's prices."""
-    if money is None:
-        return UNKNOWN
     if money.most is None:
         return f"{UNKNOWN}, at least {money.least:,f}"
     return f"{money.most:,f}" if money.least == money.most else f"{money.least:,f} to {money.most:,f}"

@@ -123,10 +123,12 @@ def test_a_shuffle_before_the_lookup_gives_a_range(counting: Counting) -> None:
     left = "(SELECT id % 5000 AS n, count(*) AS many FROM range(0, 60000, 1, 3) GROUP BY id % 5000, id % 7) o"
     query = f"SELECT p.name FROM {left} LEFT JOIN numbers p ON p.id = o.n"
     found = estimated(counting, query)
-    keys, _ = counting.run(query, "numbers")
+    keys, requests = counting.run(query, "numbers")
     assert found.keys is not None
     assert found.keys.least <= keys <= (found.keys.most or 0)
     assert not found.keys.is_exact
+    assert found.requests is not None
+    assert found.requests.least <= requests <= (found.requests.most or 0)
 
 
 def test_keys_with_a_null_are_not_asked(counting: Counting) -> None:

@@ -464,3 +464,20 @@ def test_a_statement_that_fails_stops_the_queries_before_it(
     assert "error in the statement at line 9" in printed.err
     assert "into noop: stopped" in printed.out
     assert not spark.streams.active
+
+
+def test_the_estimate_of_a_stream_is_what_its_last_batch_did(place: Place) -> None:
+    place.sql("CREATE TABLE streamed (id BIGINT, name STRING) USING parquet")
+    insert = f"INSERT INTO streamed SELECT v.id, p.name {JOIN}"
+    with pytest.raises(QueryError, match=r"has had no batch yet\. Start it"):
+        place.session.estimate(insert)
+    place.stream(insert)
+    estimate = place.session.estimate(insert)
+    (found,) = estimate.lookups
+    calls = Calls.read(place.folder / "log")
+    assert estimate.ran.startswith("Measured in micro-batch 0 of ")
+    assert [each and each.most for each in (found.rows, found.keys, found.requests)] == [
+        40,
+        sum(calls.keys.values()),
+        len(calls.requests),
+    ]

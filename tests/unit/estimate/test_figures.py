@@ -58,17 +58,32 @@ def test_requests_of_any_speed_are_within_the_range(
             size.answered(asked, 2.0 if slow[sent % len(slow)] else 0.01)
     counted = _windows(*keys)
     exact = keys_of_windows(counted, is_approximate=False, is_stable=True)
-    found = requests_of_windows(counted, exact, batch_size=batch_size, seconds=None)
+    found = requests_of_windows(counted, exact, batch_size=batch_size, seconds=None, is_stable=True)
     assert found.least <= sent <= (found.most or 0)
 
 
 def test_requests_are_exact_where_their_size_cannot_adapt() -> None:
     counted = _windows(1000, 250)
     keys = keys_of_windows(counted, is_approximate=False, is_stable=True)
-    assert requests_of_windows(counted, keys, batch_size=100, seconds=None) == Figure.exactly(13)
-    assert requests_of_windows(counted, keys, batch_size=1, seconds=None) == Figure.exactly(1250)
-    assert requests_of_windows(counted, keys, batch_size=600, seconds=0.05) == Figure.exactly(3)
-    assert not requests_of_windows(counted, keys, batch_size=600, seconds=None).is_exact
+    assert requests_of_windows(counted, keys, batch_size=100, seconds=None, is_stable=True) == Figure.exactly(
+        13
+    )
+    assert requests_of_windows(counted, keys, batch_size=1, seconds=None, is_stable=True) == Figure.exactly(
+        1250
+    )
+    assert requests_of_windows(counted, keys, batch_size=600, seconds=0.05, is_stable=True) == Figure.exactly(
+        3
+    )
+    assert not requests_of_windows(counted, keys, batch_size=600, seconds=None, is_stable=True).is_exact
+
+
+def test_requests_of_other_tasks_may_hold_one_key_each() -> None:
+    counted = _windows(100, 60)
+    keys = keys_of_windows(counted, is_approximate=False, is_stable=False)
+    found = requests_of_windows(counted, keys, batch_size=50, seconds=None, is_stable=False)
+    assert found == Figure(2, 320)
+    with_cache = requests_of_windows(counted, Figure(0, 160), batch_size=50, seconds=None, is_stable=True)
+    assert with_cache == Figure(0, 5)
 
 
 def test_a_shuffle_leaves_what_holds_for_any_windows() -> None:
@@ -113,7 +128,6 @@ def test_what_is_unknown_says_so() -> None:
     assert figure_text(None) == figure_text(Figure(0, None)) == "UNKNOWN"
     assert figure_text(Figure(7, None)) == "UNKNOWN, at least 7"
     assert figure_text(Figure(7, 9)) == "7 to 9"
-    assert money_text(None) == "UNKNOWN"
     assert money_text(Money(Decimal("1.50"), None)) == "UNKNOWN, at least 1.50"
     assert money_text(Money(Decimal("1.50"), Decimal(2))) == "1.50 to 2"
 
