@@ -345,7 +345,7 @@ class Background:
         with self._lock:
             if not self._is_running:
                 self._is_running = True
-                Thread(target=self._work_through, name="lookup_hints background", daemon=True).start()
+                Thread(target=self._run_queued_refreshes, name="lookup_hints background", daemon=True).start()
         try:
             self._work.put_nowait(work)
         except Full:
@@ -354,7 +354,7 @@ class Background:
     def wait(self) -> None:
         self._work.join()
 
-    def _work_through(self) -> None:
+    def _run_queued_refreshes(self) -> None:
         while True:
             work = self._work.get()
             try:
