@@ -75,6 +75,11 @@ class Tokens(tuple[Piece, ...]):
         return closings
 
     @property
+    def has_matched_parentheses(self) -> bool:
+        count = sum(piece.is_symbol("(") or piece.is_symbol(")") for piece in self)
+        return count == 2 * len(self._parenthesis_closings)
+
+    @property
     def before_semicolons(self) -> Tokens:
         """All but the semicolons at the end."""
         count = len(self)
@@ -155,7 +160,7 @@ class Tokens(tuple[Piece, ...]):
 
     def in_plain_sight(self, first: int, last: int) -> Iterator[int]:
         """Indices from ``first`` to ``last`` that are not in nested parentheses or a CASE."""
-        depth, cases = self._parenthesis_depths[first], 0
+        depth, cases = self._parenthesis_depths[first] if first <= last else 0, 0
         for index in range(first, last + 1):
             if self._parenthesis_depths[index] == depth:
                 cases = max(0, cases + self.case_step(index))

@@ -57,7 +57,11 @@ def place_of(statement: Statement, scopes: Scopes, call: ValueCall) -> JoinPlace
     _refuse_kinds_of_key(statement, call)
     block, relations = _home_of(statement, scopes, call)
     if block.source is None:
-        listed = items_until_clause(statement, block.selects[0] + 1, block.last)
+        listed = items_until_clause(statement, block.selects[0] + 1, block.last) if block.selects else []
+        if not listed:
+            raise refused(
+                statement, call, "this query has neither columns nor FROM", "Write SELECT ... FROM."
+            )
         return JoinPlace(block, listed[-1].end, needs_from=True)
     if block.pipes and not (block.selects and call.first < block.pipes[0].first):
         return _place_among_pipes(statement, block, relations, call)

@@ -151,6 +151,8 @@ def joins_for_calls(text: SqlText, hints: tuple[LookupHint, ...], context: Conte
     """
     if not calls_lookup_get(text) or context.has_function("lookup_get"):
         return None
+    if not text.code.has_matched_parentheses:
+        return None  # Spark's parser says where
     statement = Statement(text, context.find_table, context.is_lookup_view)
     statement.queries = query_parts(statement)
     writer = _Rewriter(statement, context)

@@ -231,3 +231,15 @@ SELECT /*+ LOOKUP('table'='texts') */ lookup_get('customers', 'name', o.k) AS n 
 SELECT /*+ LOOKUP('table'='customers') */ lookup_get('customers', 'name', rand()) AS n FROM orders o
 -- becomes:
 SELECT  coalesce(__lookup_relation_get_1.`__lookup_relation_get_1_name`) AS n FROM orders o LATERAL VIEW OUTER inline(ask_customers((rand()))) __lookup_relation_get_1 AS `__lookup_relation_get_1_name`
+
+-- case: a query with neither columns nor FROM
+SELECT HAVING lookup_get('customers', 'name', 5)
+-- refused:
+line 1, column 15: lookup_get cannot be here: this query has neither columns nor FROM. Write SELECT ... FROM.
+SELECT HAVING lookup_get('customers', 'name', 5)
+              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: parentheses that do not match are left to Spark's parser
+SELECT lookup_get('customers', 'name', o.k)) AS name FROM orders o GROUP BY ALL
+-- becomes:
+SELECT lookup_get('customers', 'name', o.k)) AS name FROM orders o GROUP BY ALL
