@@ -257,7 +257,11 @@ def _place_among_pipes(
         raise refused(statement, call, "no |> SELECT lists the columns behind it", "End with |> SELECT.")
     if block.source is not None and call.first <= block.source.last:
         return _place_in_from(statement, block, relations, call)
-    pipe = next(each for each in block.pipes if each.first <= call.first <= each.last)
+    pipe = next((each for each in block.pipes if each.first <= call.first <= each.last), None)
+    if pipe is None:
+        raise refused(
+            statement, call, "its step of the pipe cannot be read", "Look at the end of the step before."
+        )
     earlier = block.pipes[: block.pipes.index(pipe)]
     if any(select < pipe.first for select in block.selects) or any(
         tokens.is_word(each.first + 1, "AGGREGATE") for each in earlier

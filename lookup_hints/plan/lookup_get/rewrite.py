@@ -312,11 +312,14 @@ class _Rewriter:
         """The calls in GROUP BY, and in those items of the list that it means by number, name or ALL."""
         statement, tokens = self.statement, self.statement.tokens
         calls = [call for join in self.joins for call in join.calls]
-        start = next(
+        places = (
             at
             for at in tokens.in_plain_sight(block.first, block.last)
             if tokens.is_word(at, "GROUP") and tokens.is_word(at + 1, "BY")
         )
+        start = next(places, None)
+        if start is None:  # it is behind a CASE without END, which Spark's parser reports
+            return set()
         inside = [call for call in calls if clause_of(statement, block, call.first) == "GROUP"]
         items = list(self._list_items(block))
         for group in items_until_clause(self.statement, start + 2, block.last):

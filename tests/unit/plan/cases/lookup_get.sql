@@ -243,3 +243,10 @@ SELECT HAVING lookup_get('customers', 'name', 5)
 SELECT lookup_get('customers', 'name', o.k)) AS name FROM orders o GROUP BY ALL
 -- becomes:
 SELECT lookup_get('customers', 'name', o.k)) AS name FROM orders o GROUP BY ALL
+
+-- case: a step of a pipe that cannot be read
+FROM orders o |> SELECT o. |> WHERE lookup_get('customers', 'zip', k) = 'x' |> SELECT k
+-- refused:
+line 1, column 37: lookup_get cannot be here: its step of the pipe cannot be read. Look at the end of the step before.
+FROM orders o |> SELECT o. |> WHERE lookup_get('customers', 'zip', k) = 'x' |> SELECT k
+                                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
