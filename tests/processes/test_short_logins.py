@@ -43,4 +43,4 @@ def test_no_lookup_fails_in_a_minute() -> None:
             for thread in threads:
                 thread.join()
     assert failures == {"PostgresConnector": [], "RedisConnector": [], "HttpConnector": []}
-    assert all(len(issuer.given) >= 6 for issuer in (postgres_issuer, redis_issuer, http_issuer))
+    assert all(len(issuer.given) >= 10 for issuer in (postgres_issuer, redis_issuer, http_issuer))

@@ -32,7 +32,7 @@ def broken_statements(draw: st.DrawFn) -> str:
     return text
 
 
-@pytest.mark.work(8)
+@pytest.mark.work(4)
 @settings(deadline=None, max_examples=500)
 @given(broken_statements())
 @example(STATEMENT.replace("= 'hunter2", "= hunter2"))
