@@ -29,6 +29,7 @@ from lookup_hints.spi.request_and_answer import (
     LookupRequest,
     LookupTable,
     Miss,
+    NearestCondition,
     OrderCondition,
     Outcome,
     Outcomes,
@@ -459,6 +460,26 @@ class OrderedLookup(ABC):
     @abstractmethod
     def can_order(self, order: OrderCondition) -> bool:
         """Whether the source compares the column as Spark does. On the driver, no I/O."""
+
+
+class NearestLookup(ABC):
+    """A connector that finds, among the rows of a key or all rows, those nearest to a value.
+
+    Its requests have a ``LookupRequest.nearest`` that ``can_find_nearest`` accepts, and it answers with
+    ``PlacedRows``. Without this ability the worker requests all rows of a key, or keeps the table whole, and
+    compares them itself.
+    """
+
+    @abstractmethod
+    def can_find_nearest(self, nearest: NearestCondition, *, among: tuple[str, ...]) -> bool:
+        """Whether the source finds the rows that Spark would, among those of the key columns ``among``.
+
+        On the driver, no I/O. Where ``nearest`` is not exact, most of them will do.
+        """
+
+    def nearest_search(self, nearest: NearestCondition) -> str:
+        """How the source searches, and its setting of recall; EXPLAIN shows it. On the driver, no I/O."""
+        return ""
 
 
 # Where no key of a request is NULL, `=` finds the same rows as `<=>`, by any index. (docs/decisions/0269)

@@ -331,6 +331,68 @@ class OrderCondition:
         return tuple(each for each in (self.column, self.until, self.known_from) if each is not None)
 
 
+METRICS = {
+    "l2": 1,
+    "cosine": 1,
+    "inner-product": 1,
+    "difference": 1,
+    "levenshtein": 1,
+    "trigram": 1,
+    "euclidean": None,
+    "great-circle": 2,
+}
+"""How many columns each metric of a ``NearestCondition`` compares; None for any number."""
+
+
+@dataclass(frozen=True)
+class NearestCondition:
+    """Which rows of a key answer a value: those nearest to it, by ``metric``.
+
+    A row at no distance (NULL) answers nothing, and nothing answers a NULL. NaN is the largest distance, and
+    the greatest similarity. ``l2``, ``cosine`` and ``inner-product`` compare ARRAY<FLOAT> as Spark's
+    ``vector_l2_distance``, ``vector_cosine_similarity`` and ``vector_inner_product`` do, the latter two by
+    the greatest similarity: a NULL element, and for ``cosine`` a vector of zeros, is at no distance. Vectors
+    of different lengths are an error. ``difference`` is the absolute one of two numbers, dates or timestamps,
+    ``levenshtein`` the number of changed characters, ``trigram`` the similarity of texts as ``pg_trgm`` has
+    it, ``euclidean`` the distance of points with these coordinates, and ``great-circle`` that of a latitude
+    and a longitude in degrees.
+
+    Args:
+        columns: the columns that are compared.
+        metric: the distance; a key of ``METRICS``.
+        most: so many rows answer a value, fewer where there are fewer.
+        exact: whether these must be the nearest rows. Spark ranks the rows of an answer again, so an answer
+            may have more than ``most``: those that rounding could put among the nearest belong to it.
+        ties: the columns by which equally near rows are ordered, ascending: the primary key.
+
+    Raises:
+        ValueError: there is no such metric, or it compares another number of columns.
+    """
+
+    columns: tuple[str, ...]
+    metric: str
+    most: int = 1
+    exact: bool = True
+    ties: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        wanted = METRICS.get(self.metric, 0)
+        if not self.columns or self.most < 1 or wanted not in (None, len(self.columns)):
+            columns = ", ".join(self.columns)
+            raise ValueError(
+                f"the {self.most} nearest rows cannot be found by {self.metric!r} of ({columns})"
+            )
+
+    def value_field(self, schema: pa.Schema) -> pa.Field:
+        """The field of the values that columns of ``schema`` are compared with.
+
+        Several columns are compared with a struct that has their names.
+        """
+        fields = [schema.field(name) for name in self.columns]
+        kind = fields[0].type if METRICS[self.metric] == 1 else pa.struct(fields)
+        return pa.field(f"nearest to {', '.join(self.columns)}", kind)
+
+
 @dataclass(frozen=True)
 class LookupRequest:
     """One request to a connector: distinct, non-null keys, and the columns to return.
@@ -345,6 +407,7 @@ class LookupRequest:
             column with. Only an ``OrderedLookup`` gets such requests.
         nulls: columns that must be NULL in the rows returned, beside the keys, which may then have no column.
             Only a ``NullSafeLookup`` gets such requests.
+        nearest: as ``order``, the rows nearest to a value; only a ``NearestLookup`` gets such requests.
     """
 
     keys: pa.Table
@@ -353,6 +416,7 @@ class LookupRequest:
     attempt: int = 1
     order: OrderCondition | None = None
     nulls: tuple[str, ...] = ()
+    nearest: NearestCondition | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -361,9 +425,9 @@ class LookupRequest:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Names of the columns asked by; that of the values of ``order`` is none of them."""
+        """Names of the columns asked by; that of the values of ``order`` or ``nearest`` is none of them."""
         names = tuple(self.keys.column_names)
-        return names if self.order is None else names[:-1]
+        return names if self.order is None and self.nearest is None else names[:-1]
 
 
 @dataclass(frozen=True)
