@@ -14,7 +14,7 @@ from lookup_hints.errors import counted
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.spi import AsyncRowLookup, Connector
 from lookup_hints.spi.multiple_match import ALL, multiple_match_of
-from lookup_hints.spi.request_and_answer import LookupTable, OrderCondition
+from lookup_hints.spi.request_and_answer import LookupTable, NearestCondition, OrderCondition
 
 NULL_IS_KEY = {b"lookup_hints": b"NULL is a key"}
 """The metadata of a key column for which NULL is a key like others."""
@@ -386,7 +386,7 @@ class LookupSpec:
         packed: whether the keys come as one struct, not as one argument each.
         kind: the join: ``INNER``, ``LEFT``, ``LEFT SEMI`` or ``LEFT ANTI``; only counts depend on it.
         order: the comparison that selects rows of a key; the compared value is the last argument of the UDF.
-            Without key columns the table is cached whole, and searched for ranges that hold the value.
+            Without key columns the table is cached whole and searched, unless the source finds the nearest.
         order_asked: whether the source applies ``order``; else the worker does, on all rows of a key.
         null_safe: the key columns for which NULL is a key like others.
     """
@@ -398,7 +398,7 @@ class LookupSpec:
     name: LookupName = LookupName()
     packed: bool = False
     kind: str = "INNER"
-    order: OrderCondition | None = None
+    order: OrderCondition | NearestCondition | None = None
     order_asked: bool = False
     null_safe: tuple[str, ...] = ()
 
@@ -421,9 +421,10 @@ class LookupSpec:
         )
 
     @property
-    def in_range(self) -> OrderCondition | None:
-        """The comparison that selects rows of a fully cached table by range; None for lookups by key."""
-        return None if self.key_columns else self.order
+    def searched_whole(self) -> OrderCondition | NearestCondition | None:
+        """The comparison for which a table is cached whole and searched; None for lookups by key."""
+        is_asked = self.order_asked and isinstance(self.order, NearestCondition)
+        return None if self.key_columns or is_asked else self.order
 
     @property
     def keys_are_immutable(self) -> bool:
@@ -432,8 +433,8 @@ class LookupSpec:
 
     @property
     def key_schema(self) -> pa.Schema:
-        """Schema of the keys of a request; the value is a part of them where the source compares it."""
-        if self.order_asked:
+        """Schema of the keys of a request; the value is a part of them where the worker compares no rows."""
+        if self.chosen_order is None:
             return self.argument_schema
         return pa.schema(self._key_fields)
 
@@ -445,24 +446,27 @@ class LookupSpec:
 
     @property
     def argument_schema(self) -> pa.Schema:
-        """Schema of the UDF's arguments: the keys, and the value that is compared with the ordered column."""
+        """Schema of the UDF's arguments: the keys, and the value that rows are compared with."""
         if self.order is None:
             return pa.schema(self._key_fields)
-        compared = self.table.schema.field(self.order.column).with_name(f"{self.order.column} AS OF")
+        if isinstance(self.order, NearestCondition):
+            compared = self.order.value_field(self.table.schema)
+        else:
+            compared = self.table.schema.field(self.order.column).with_name(f"{self.order.column} AS OF")
         return pa.schema([*self._key_fields, compared])
 
     @property
-    def chosen_order(self) -> OrderCondition | None:
+    def chosen_order(self) -> OrderCondition | NearestCondition | None:
         """Which of the rows that the source gives for a key answer a value; None where all do."""
-        return None if self.order_asked else self.order
+        return None if self.order_asked or not self.key_columns else self.order
 
     @property
     def past_order(self) -> OrderCondition | None:
         """The order of versions, where rows of a cache answer for the past however old they are."""
         order, cache = self.chosen_order, self.settings.cache
-        if order is None or cache is None or (order.known_from or order.column) != cache.versions_by:
+        if not isinstance(order, OrderCondition) or cache is None:
             return None
-        return order
+        return order if (order.known_from or order.column) == cache.versions_by else None
 
     @property
     def match_key(self) -> tuple[str, ...]:
@@ -477,13 +481,20 @@ class LookupSpec:
     @property
     def held_columns(self) -> tuple[str, ...]:
         """The columns of a row that are held until it is returned."""
-        compared = () if self.chosen_order is None else self.chosen_order.columns
+        compared = () if self.chosen_order is None else self._compared_columns
         return tuple(dict.fromkeys((*self.columns, *compared, *self.match_key)))
+
+    @property
+    def _compared_columns(self) -> tuple[str, ...]:
+        """The columns that ``order`` compares."""
+        if isinstance(self.order, NearestCondition):
+            return (*self.order.columns, *self.order.ties)
+        return () if self.order is None else self.order.columns
 
     @property
     def answer_schema(self) -> pa.Schema:
         """Schema of an answer: key and held columns, in the table's order."""
-        compared = () if self.in_range is None else self.in_range.columns
+        compared = () if self.searched_whole is None else self._compared_columns
         wanted = {*self.key_columns, *self.held_columns, *compared}
         return pa.schema([column for column in self.table.schema if column.name in wanted])
 

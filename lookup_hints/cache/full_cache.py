@@ -32,6 +32,7 @@ from lookup_hints.errors import ConnectorError, LookupHintsError
 from lookup_hints.lookup_spec import DailyReload, FullCache, LookupSpec, PeriodicReload, Switch
 from lookup_hints.metrics.lookup_metrics import LookupMetrics, MaxGauge
 from lookup_hints.process.open_connectors import scanned
+from lookup_hints.spi.request_and_answer import OrderCondition
 
 RETRY_SECONDS = 60.0
 """A load that failed is tried again after so long, or after the interval of reloads, if that is less."""
@@ -55,8 +56,8 @@ class HeldTable:
     ) -> None:
         assert spec.settings.whole is not None
         self._wanted: FullCache = spec.settings.whole
-        order, bounds = spec.in_range, None
-        if order is not None and order.until is not None:
+        order, bounds = spec.searched_whole, None
+        if isinstance(order, OrderCondition) and order.until is not None:
             holds = order.operator == ">=", order.until_operator == "<="
             bounds = Bounds(spec.answer_schema, order.column, order.until, *holds)
         self._generations = Generations(path, StoreLimits(self._wanted.max_bytes), clock, bounds)
@@ -77,7 +78,7 @@ class HeldTable:
         note = self._generations.noted()
         if note is not None and note.kind == "cache" and self._generations.newest() is None:
             self._raise_noted(note)
-        return HeldCache(self) if spec.in_range is None else RangeCache(self)
+        return HeldCache(self) if spec.searched_whole is None else RangeCache(self)
 
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
         """The rows of ``keys``; all others have none.
@@ -161,7 +162,7 @@ class HeldTable:
 
         By key, those that are invalidated are asked for, and nothing else is.
         """
-        if self._spec.in_range is None or self._invalidations is None:
+        if self._spec.searched_whole is None or self._invalidations is None:
             return True
         began = np.array([current.began / TICKS])
         return bool(self._invalidations.allow(np.zeros(1, np.uint64), began)[0])
@@ -233,7 +234,7 @@ class HeldTable:
 
     def _unreadable_table(self, text: str) -> ConnectorError:
         wanted, tip = "for its FULL cache", "; 'lookup.cache' = 'PARTIAL' asks it by key"
-        if self._spec.in_range is not None:
+        if self._spec.searched_whole is not None:
             wanted, tip = "whole, for the ranges that are asked for", ""
         return ConnectorError(
             f"table {self.name} could not be read {wanted}: {text.rstrip('.')}."

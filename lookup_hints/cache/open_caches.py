@@ -93,7 +93,7 @@ class OpenCaches:
     def _open_cache(
         self, spec: LookupSpec, identity: str, folder: Path | None, refresh: Callable[[pa.Table], None] | None
     ) -> Cache | None:
-        if spec.in_range is not None:
+        if spec.searched_whole is not None:
             return self._open_ranges(spec, identity, folder)
         if spec.settings.whole is not None:
             return self._open_full_table(spec, identity, folder)
@@ -108,7 +108,7 @@ class OpenCaches:
     def _open_full_table(self, spec: LookupSpec, identity: str, folder: Path | None) -> Cache:
         answers = _folder_of(spec, identity, folder)
         invalidations = _apply_invalidations(answers.parent, spec)
-        path = answers / ("whole" if spec.in_range is None else _hash_of(spec.in_range))
+        path = answers / ("whole" if spec.searched_whole is None else _hash_of(spec.searched_whole))
         return self._held_table_of(path, spec).cache(spec, invalidations)
 
     def _held_table_of(self, path: Path, spec: LookupSpec) -> HeldTable:
@@ -129,7 +129,7 @@ class OpenCaches:
             assert spec.settings.whole is not None, "it is kept whole"
             if not spec.settings.whole.is_for_run:
                 return self._open_full_table(spec, identity, folder)
-            runs = _folder_of(spec, identity, folder) / f"{_hash_of(spec.in_range)}.runs"
+            runs = _folder_of(spec, identity, folder) / f"{_hash_of(spec.searched_whole)}.runs"
             path = runs / (running_part() or uuid4().hex)
             use = use_of(path)
             cache = self._held_table_of(path, spec).cache(spec)
@@ -202,12 +202,14 @@ def _folder_of(spec: LookupSpec, identity: str, folder: Path | None) -> Path:
 def name_of(spec: LookupSpec, identity: str) -> Path:
     """The name of the folder of its answers, below that of its table: hashes of all that decides them.
 
-    These are those of its source, and the columns asked by and for.
+    These are those of its source, the columns asked by and for, and what selects rows there.
     """
-    columns = [
+    columns: list[object] = [
         [(field.name, str(field.type), *(["or NULL"] * is_null_key(field))) for field in schema]
         for schema in (spec.key_schema, spec.answer_schema)
     ]
+    if spec.order_asked:
+        columns.append(spec.order)
     # The connector with its table and options, what references and files hold here, and our version.
     table = spec.connector.table
     resolved = {key: table.resolve(text, option=key, known=set()) for key, text in table.options.items()}

@@ -250,7 +250,7 @@ def place(
             "\nWrite pa.Table.from_pylist(rows, request.schema)." if isinstance(answer, list | tuple) else ""
         )
         raise AnswerError(f"{connector} answered a {type(answer).__name__}; expected a pyarrow.Table.{tip}")
-    if request.order is not None:
+    if request.order is not None or request.nearest is not None:
         raise AnswerError(
             f"{connector} answered rows without positions; where it is asked in order, it must answer"
             " PlacedRows with the position of the key of each row."

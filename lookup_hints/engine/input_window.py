@@ -61,7 +61,7 @@ class Settled:
 
         A miss and a key with a NULL give an empty list; a skipped key gives NULL.
         """
-        if spec.chosen_order is not None:
+        if isinstance(spec.chosen_order, OrderCondition):
             yield from self._lists_by_order(spec, spec.chosen_order)
             return
         per_key = lists_per_key(self._merge_found(spec), self._keys, spec.row_type)

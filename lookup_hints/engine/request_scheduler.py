@@ -41,7 +41,13 @@ from lookup_hints.errors import AnswerError, AnswerTooLarge, NoTurn, counted
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.lookup_metrics import Cause, LookupMetrics
 from lookup_hints.metrics.task_recorder import UNOBSERVED, WATCH_SECONDS, OnCounts, RequestObserver
-from lookup_hints.spi.request_and_answer import Answer, LookupRequest, Outcomes
+from lookup_hints.spi.request_and_answer import (
+    Answer,
+    LookupRequest,
+    NearestCondition,
+    OrderCondition,
+    Outcomes,
+)
 
 HOLD_BYTES = 96 * 1024 * 1024
 """Bytes of buffered rows above which lookups in flight are paused: answers are larger than expected."""
@@ -304,8 +310,15 @@ class RequestScheduler:
         attempt = max(part.attempt for part in parts)
         keys = distinct_keys_of(parts)
         spec = self._state.spec
-        order = spec.order if spec.order_asked else None
-        request = LookupRequest(keys.table, self._state.answer_schema, deadline - now, attempt, order)
+        asked = spec.order if spec.order_asked else None
+        request = LookupRequest(
+            keys.table,
+            self._state.answer_schema,
+            deadline - now,
+            attempt,
+            order=asked if isinstance(asked, OrderCondition) else None,
+            nearest=asked if isinstance(asked, NearestCondition) else None,
+        )
         slots = keys.table.num_rows if spec.by_row else 1
         self._state.slots.in_flight += slots
         self._state.keys_in_flight += keys.table.num_rows

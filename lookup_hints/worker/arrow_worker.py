@@ -124,7 +124,8 @@ def _refresh_keys(spec: LookupSpec, identity: str, keys: pa.Table, here: process
     """Request ``keys`` that no other task has refreshed by now; failures are ignored."""
     settings = replace(spec.settings, on_error="fail", dead_letters=None, stops_early=False)
     with _open_connector(spec, identity, here) as opened:
-        own = replace(spec, settings=settings, columns=spec.held_columns, order=None).over(opened.connector)
+        order = spec.order if spec.order_asked else None
+        own = replace(spec, settings=settings, columns=spec.held_columns, order=order).over(opened.connector)
         memory = here.the(OpenCaches).task_cache(own, identity, folder_of_executor())
         columns = iter([[column.combine_chunks() for column in keys.columns]])
         for _ in _Task(
