@@ -26,7 +26,7 @@ from lookup_hints.driver.spark_names import why_not_read_by_frames
 from lookup_hints.driver.spark_versions import is_pipeline
 from lookup_hints.driver.statement_scope import Args, StatementScope, state_of
 from lookup_hints.errors import Problem, QueryError, counted
-from lookup_hints.estimate.report import StatementEstimate
+from lookup_hints.estimate.report import EstimateOptions, StatementEstimate
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.prometheus import LOOPBACK, MetricsServer, serve
@@ -285,17 +285,24 @@ class LookupSession:
         return mark_frame(frame, FrameOfTable(name, join, unread))
 
     def estimate(
-        self, query: str | DataFrame, args: Args = None, *, sample: float | None = None, line: int = 1
+        self,
+        query: str | DataFrame,
+        args: Args = None,
+        *,
+        sample: float | None = None,
+        ask: int | None = None,
+        line: int = 1,
     ) -> StatementEstimate:
         """What the lookups of a query will cost: left rows, keys, requests, time and price.
 
-        Runs the left sides of its lookup joins and counts them. Makes no lookup. What cannot be known before
-        the query runs is UNKNOWN, with its bounds.
+        Runs the left sides of its lookup joins and counts them. Makes no lookup, but those of ``ask``. What
+        cannot be known before the query runs is UNKNOWN, with its bounds.
 
         Args:
             query: a statement, or a DataFrame that ``sql`` or ``lookup_join`` of this session gave.
             args: values of the statement's parameter markers.
             sample: the share of left rows to count, such as 0.01; figures are ranges then.
+            ask: how many keys of a lookup are looked up, at most, to know those of the lookups behind it.
             line: where the statement begins in its file.
 
         Raises:
@@ -304,13 +311,14 @@ class LookupSession:
         Examples:
             >>> session.estimate("SELECT o.id, c.name FROM orders o JOIN customers c ON c.id = o.customer_id")
         """
+        options = EstimateOptions(sample, ask)
         if isinstance(query, str):
-            return self._statements.estimate(query, args, sample, line)
+            return self._statements.estimate(query, args, options, line)
         estimate = self._state.estimates.get(query)
         if estimate is None:
             tip = "Estimate what session.sql or session.lookup_join gave, or the text of a statement."
             raise QueryError(Problem("No lookup join of this session made this DataFrame.", tip=tip))
-        return estimate(sample)
+        return estimate(options)
 
     def run_script(self, path_or_text: str | os.PathLike[str], args: Args = None) -> list[DataFrame]:
         """Run each statement of a script; one DataFrame for each, lazy where Spark's are.

@@ -273,6 +273,9 @@ class HeldCache(Cache):
     def probe(self, keys: Keys, columns: Sequence[str]) -> KnownAnswers:
         return self._table.probe(keys.table, columns)
 
+    def count_held(self, keys: Keys) -> int:
+        return keys.table.num_rows if self._table.is_there() else 0
+
     def keys_of(self, rows: pa.Table) -> Keys | None:
         """By their hashes, once the table is read: then the rows that are found need no other order."""
         return keys_by_hash(rows) if self._table.is_there() else None

@@ -60,6 +60,12 @@ class Cache:
         """Cached answers to ``keys``; ``NOTHING`` if no cache is in use yet."""
         raise NotImplementedError
 
+    def count_held(self, keys: Keys) -> int:
+        """How many of ``keys`` are answered without a request; the source is not read for that."""
+        known = self.probe(keys, ())
+        at = [each.positions.cast(pa.int32()) for each in known.found]
+        return len(pa.concat_arrays([*at, known.missing.cast(pa.int32())]).unique())
+
     def most_rows(self) -> int | None:
         """For how many keys at once the rows surely fit into memory; None where that is not its business."""
 
@@ -193,6 +199,11 @@ class TaskCache:
     def most_rows(self) -> int | None:
         """How many rows the next window may have, for what is known of their keys; None: any number."""
         return None if self._cache is None else self._cache.most_rows()
+
+    def count_held(self, keys: Keys) -> int:
+        """How many of ``keys`` are answered without a request."""
+        is_current = self._watch is None or self._watch.is_current()
+        return self._cache.count_held(keys) if self._cache is not None and is_current else 0
 
     # Beside the engine, not in it: Spark's thread asks the cache for a window, and the event loop never waits
     # for a disk. (docs/decisions/0158)

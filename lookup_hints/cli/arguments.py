@@ -271,6 +271,12 @@ def _add_estimate_options(command: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="with --estimate: count this share of the left rows, such as 1%%; figures are ranges then",
     )
+    command.add_argument(
+        "--ask",
+        type=int,
+        metavar="KEYS",
+        help="with --estimate: look up so many keys at most, to know those of the lookups behind",
+    )
 
 
 METRICS_OPTIONS = {"--metrics-port": True, "--metrics-names": True}

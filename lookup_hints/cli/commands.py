@@ -77,8 +77,9 @@ def _run_script(options: argparse.Namespace) -> int:
         return _nothing_to_do(script.file)
     if options.estimate:
         return _estimate_script(options, script)
-    if options.sample is not None:
-        raise WrongUse("--sample belongs to --estimate")
+    for name in ("sample", "ask"):
+        if getattr(options, name) is not None:
+            raise WrongUse(f"--{name} belongs to --estimate")
     job.check_metrics(options)
     with (
         _choose_output(options) as showing,
@@ -92,7 +93,9 @@ def _estimate_script(options: argparse.Namespace, script: job.Script) -> int:
     with _open_session(options, script) as session:
 
         def estimate(statement: ScriptStatement) -> object:
-            return session.estimate(statement.text, script.params, sample=options.sample, line=statement.line)
+            return session.estimate(
+                statement.text, script.params, sample=options.sample, ask=options.ask, line=statement.line
+            )
 
         return _show_without_running(session, script, estimate)
 

@@ -5,27 +5,38 @@ from __future__ import annotations
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lookup_hints.driver.parse_and_plan import Prepared
+from lookup_hints.driver.shipping import shipped, strip_annotations
 from lookup_hints.driver.statement_scope import StatementScope
 from lookup_hints.driver.table_sizes import explained_cost
-from lookup_hints.errors import Problem, QueryError
+from lookup_hints.errors import Problem, QueryError, cause_of, counted
 from lookup_hints.estimate.figures import (
     LARGEST_WINDOW,
+    UNKNOWN,
     Figure,
     Money,
     Pace,
+    SampledKeys,
     WindowKeys,
+    bounds_of_count,
     keys_of_windows,
     money_of,
     requests_of_windows,
     seconds_of,
+    share_of_hashes,
     window_bounds,
 )
-from lookup_hints.estimate.report import LookupEstimate, ReadEstimate, StatementEstimate, admission_problem
+from lookup_hints.estimate.report import (
+    EstimateOptions,
+    LookupEstimate,
+    ReadEstimate,
+    StatementEstimate,
+    admission_problem,
+)
 from lookup_hints.metrics.lookup_metrics import Latencies, LookupMetrics
 from lookup_hints.plan.cost import bytes_of
 from lookup_hints.plan.decide.budgets import cluster_of
@@ -35,11 +46,16 @@ from lookup_hints.plan.joins import LookupJoin, LookupPlan
 from lookup_hints.plan.spark_analysis import Analysis
 from lookup_hints.plan.write.left_rows_to_count import (
     CannotBeCounted,
+    KeysBehindLookup,
     LeftRowsToCount,
+    asked_key,
     key_expressions,
     left_rows_to_count,
 )
+from lookup_hints.plan.write.sample_of_keys import sample_query
+from lookup_hints.process.open_connectors import install_tip
 from lookup_hints.retry import RetryPolicy
+from lookup_hints.worker.held_answers import HELD, count_held
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -51,7 +67,6 @@ _STANDARD_ERROR = 0.01
 # The number of a row in its partition is in the lower bits of its `monotonically_increasing_id`.
 _ROW_BITS = (1 << 33) - 1
 _SHUFFLE = re.compile(r"\bExchange\b")
-_SIX_SIGMA = 6.0
 
 _log = logging.getLogger("lookup_hints")
 
@@ -69,31 +84,28 @@ class _Counted:
         return sum(each.rows for each in self.windows[0])
 
 
+@dataclass(frozen=True)
+class _Held:
+    """How many distinct keys there are, and how many of them a cache answers."""
+
+    keys: int
+    held: int
+
+
 def estimate_lookups(
-    prepared: Prepared, scope: StatementScope, sample: float | None = None
+    prepared: Prepared, scope: StatementScope, options: EstimateOptions
 ) -> StatementEstimate:
-    """What the lookups of a statement will cost. Runs the left sides of its joins, and no lookup.
-
-    Args:
-        prepared: the statement.
-        scope: its session.
-        sample: the share of left rows that are counted; None counts all.
-
-    Raises:
-        QueryError: ``sample`` is no share.
-    """
-    if sample is not None and not 0 < sample <= 1:
-        tip = "Write sample=0.01, or --sample 1%."
-        raise QueryError(Problem(f"A sample is a share above 0 and at most 1, not {sample:g}.", tip=tip))
+    """What the lookups of a statement will cost. Runs the left sides, and looks up ``options.ask`` keys."""
     plan = prepared.plan
     if plan is None:
         return StatementEstimate(())
     reads = tuple(
         ReadEstimate(each.use.table.name, rows_of(each), each.decision.reason) for each in plan.scans
     )
-    lookups = _Estimation(prepared, plan, scope, sample).lookups()
-    part = "" if sample is None else f" for {sample:.4g} of its rows"
-    ran = f"The left side was run{part} and counted; no lookup was made." if lookups else ""
+    estimation = _Estimation(prepared, plan, scope, options)
+    lookups = estimation.lookups()
+    part = "" if options.sample is None else f" for {options.sample:.4g} of its rows"
+    ran = f"The left side was run{part} and counted; {estimation.looked_up}." if lookups else ""
     return StatementEstimate(tuple(lookups), reads, ran)
 
 
@@ -101,16 +113,26 @@ class _Estimation:
     """The estimate of one statement."""
 
     def __init__(
-        self, prepared: Prepared, plan: LookupPlan, scope: StatementScope, sample: float | None
+        self, prepared: Prepared, plan: LookupPlan, scope: StatementScope, options: EstimateOptions
     ) -> None:
-        self._args, self._plan, self._scope, self._sample = prepared.args, plan, scope, sample
-        self._line = prepared.line
+        self._args, self._plan, self._scope = prepared.args, plan, scope
+        self._sample = None if options.sample == 1 else options.sample
+        self._ask, self._asked = options.ask, list[str]()
+        self._most_windows = dict[int, int]()
         conf = scope.settings()
         self._cluster = cluster_of(conf, session_option("cluster-tasks", conf))
         self._metrics = scope.state.functions.metrics()
 
+    @property
+    def looked_up(self) -> str:
+        """Which lookups were made, as text."""
+        if not self._asked:
+            return "no lookup was made"
+        return f"at most {counted(self._ask or 0, 'key')} of {' and of '.join(self._asked)} were looked up"
+
     def lookups(self) -> list[LookupEstimate]:
         found: dict[int, LookupEstimate] = {}
+        lefts, behind = dict[int, LeftRowsToCount](), list[tuple[LookupJoin, KeysBehindLookup]]()
         groups = defaultdict[tuple[str, bool], list[tuple[LookupJoin, LeftRowsToCount]]](list)
         for join in self._plan.joins:
             try:
@@ -118,14 +140,19 @@ class _Estimation:
             except CannotBeCounted as unknown:
                 bound = None if unknown.bound is None else self._rows_of(join, unknown.bound)
                 found[join.use.index] = self._unknown_estimate(join, unknown.reason, bound)
+                behind += [] if unknown.behind is None else [(join, unknown.behind)]
             else:
+                lefts[join.use.index] = left
                 groups[self._left_text(join, left, ["NULL"]), _is_careful(join)].append((join, left))
         for group in groups.values():
             found.update({join.use.index: each for join, each in self._estimate_group(group)})
+        for before in {each.before.use.index for _, each in behind} & lefts.keys() if self._ask else ():
+            sampled = [(join, each) for join, each in behind if each.before.use.index == before]
+            found.update(self._estimate_behind(lefts[before], sampled, found))
         return [found[join.use.index] for join in self._plan.joins]
 
     def _left_text(self, join: LookupJoin, left: LeftRowsToCount, wanted: Sequence[str]) -> str:
-        sampled = () if self._sample is None or self._sample == 1 else (f"rand() < {self._sample}",)
+        sampled = () if self._sample is None else (f"rand() < {self._sample}",)
         analysis = Analysis(join.use.statement, None)
         return analysis.selecting(left.home, left.left, wanted, (*left.conditions, *sampled))
 
@@ -140,11 +167,10 @@ class _Estimation:
 
     def _of_all_rows(self, counted: int) -> Figure:
         """The rows of which a sample has ``counted``."""
-        if self._sample is None or self._sample == 1:
+        if self._sample is None:
             return Figure.exactly(counted)
-        spread = _SIX_SIGMA * (counted + _SIX_SIGMA**2) ** 0.5
-        least = max(counted, int((counted - spread) / self._sample))
-        return Figure(least, int((counted + spread) / self._sample) + 1, round(counted / self._sample))
+        least, most = (round(bound / self._sample) for bound in bounds_of_count(counted))
+        return Figure(max(counted, least), most, round(counted / self._sample))
 
     def _estimate_group(
         self, group: Sequence[tuple[LookupJoin, LeftRowsToCount]]
@@ -166,10 +192,7 @@ class _Estimation:
             expressions = key_expressions(Analysis(join.use.statement, None), join)
             names = [f"k{number}_{at}" for at in range(len(expressions))]
             wanted += [f"{text} AS {name}" for text, name in zip(expressions, names, strict=True)]
-            asking = " AND ".join(f"{name} IS NOT NULL" for name in names)
-            compared = names if join.function.order_asked else names[: len(join.function.key_columns)]
-            key = compared[0] if len(compared) == 1 else f"struct({', '.join(compared)})"
-            keys.append(f"IF({asking}, {key}, NULL) AS k{number}")
+            keys.append(f"{asked_key(join, names)} AS k{number}")
         join, left = group[0]
         rows = ("spark_partition_id() AS p", f"monotonically_increasing_id() & {_ROW_BITS} AS n")
         inner = self._left_text(join, left, [*rows, *wanted])
@@ -193,16 +216,18 @@ class _Estimation:
             for at in range(len(group))
         ]
         is_cut_alike = not _SHUFFLE.search(self._scope.explained(inner, self._args, "formatted"))
-        return _Counted(windows, not is_exact, is_cut_alike and self._sample in (None, 1))
+        return _Counted(windows, not is_exact, is_cut_alike and self._sample is None)
 
     def _estimate_join(
         self, join: LookupJoin, left: LeftRowsToCount, counted: _Counted, windows: Sequence[WindowKeys]
     ) -> LookupEstimate:
         settings, notes = join.function.settings, list[str]()
         is_stable = counted.is_stable and not join.shuffled
+        if is_stable and not left.why_more:
+            self._most_windows[join.use.index] = len(windows)
         rows = self._of_all_rows(counted.rows)
         keys = keys_of_windows(windows, is_approximate=counted.is_approximate, is_stable=is_stable)
-        if self._sample not in (None, 1):
+        if self._sample is not None:
             asking = self._of_all_rows(sum(each.asking for each in windows))
             keys = Figure(keys.least, asking.most)
         elif not is_stable:
@@ -216,27 +241,110 @@ class _Estimation:
             asking_most = sum(each.asking for each in windows) if rows.is_exact else rows.most
             rows, keys = Figure(0, rows.most), Figure(0, asking_most)
             notes.append(left.why_fewer)
-        cached = ""
+        estimate = LookupEstimate(join.function.name, rows, keys, None, notes=tuple(notes))
+        estimate = self._less_cached(join, estimate, self._count_held(join, left))
         if settings.whole is not None:
-            cached = "the whole table, once each executor has read it"
-            keys, windows = Figure.exactly(0), ()
-        elif settings.cache is not None:
-            cached = "UNKNOWN: executors keep answers, and share them between tasks"
-            keys = Figure(0, keys.most)
-        elif settings.switch is not None:
-            notes.append(f"{settings.switch}")
-            least = min(keys.least, settings.switch.keys)
-            keys = (
-                keys
-                if keys.most is not None and keys.most < settings.switch.keys
-                else Figure(least, keys.most)
-            )
-        return self._add_requests(
-            LookupEstimate(join.function.name, rows, keys, None, None, None, cached, tuple(notes)),
-            join,
-            windows,
-            is_stable=is_stable,
+            windows = ()
+        elif settings.cache is not None and len(windows) == 1 and estimate.keys is not None:
+            least = int(estimate.keys.least)
+            windows = [WindowKeys(least, least, least)]
+        return self._add_requests(estimate, join, windows, is_stable=is_stable)
+
+    def _less_cached(
+        self, join: LookupJoin, estimate: LookupEstimate, held: _Held | str = "executors keep answers"
+    ) -> LookupEstimate:
+        """The estimate without the keys that a cache answers."""
+        settings, keys = join.function.settings, estimate.keys or Figure(0, None)
+        if settings.whole is not None:
+            is_read = isinstance(held, _Held) and held.held > 0
+            when = "as its executor has read it" if is_read else "once each executor has read it"
+            return replace(estimate, keys=Figure.exactly(0), cached=f"the whole table, {when}")
+        if settings.cache is not None:
+            if isinstance(held, str):
+                return replace(estimate, keys=Figure(0, keys.most), cached=f"{UNKNOWN}: {held}")
+            asked = held.keys - held.held if keys.least else 0
+            most = None if keys.most is None else max(asked, keys.most - held.held)
+            cached = f"{held.held:,} of {counted(held.keys, 'distinct key')}"
+            return replace(estimate, keys=Figure(asked, most), cached=cached)
+        switch = settings.switch
+        if switch is None:
+            return estimate
+        if keys.most is None or keys.most >= switch.keys:
+            keys = Figure(min(keys.least, switch.keys), keys.most)
+        return replace(estimate, keys=keys, notes=(*estimate.notes, str(switch)))
+
+    def _count_held(self, join: LookupJoin, left: LeftRowsToCount) -> _Held | str:
+        """How many distinct keys the cache answers now; or why that is not known, as text."""
+        cache = join.function.settings.cache
+        if join.function.searched_whole is not None or not (cache or join.function.settings.whole):
+            return ""
+        if not self._scope.has_one_executor:
+            return "each executor of the cluster keeps answers of its own"
+        if cache is not None and cache.versions_by is not None:
+            return "which answers hold depends on the moments that are asked for"
+        expressions = key_expressions(Analysis(join.use.statement, None), join)
+        names = [f"k{at}" for at in range(len(expressions))]
+        wanted = [f"{text} AS {name}" for text, name in zip(expressions, names, strict=True)]
+        listed = ", ".join(names[: len(join.function.key_schema)])
+        query = (
+            f"SELECT DISTINCT {listed} FROM ({self._left_text(join, left, wanted)})"  # noqa: S608
+            f" WHERE {asked_key(join, names)} IS NOT NULL"
         )
+        look = shipped(count_held(join.function), install_tip=install_tip(join.function.connector))
+        strip_annotations(look)
+        try:
+            rows = self._scope.sql(query, self._args).mapInArrow(look, HELD).collect()
+        except Exception as error:  # the worker cannot open its connector, say
+            return cause_of(error)
+        return _Held(sum(row[0] for row in rows), sum(row[1] for row in rows))
+
+    def _estimate_behind(
+        self,
+        left: LeftRowsToCount,
+        behind: Sequence[tuple[LookupJoin, KeysBehindLookup]],
+        found: Mapping[int, LookupEstimate],
+    ) -> Iterator[tuple[int, LookupEstimate]]:
+        """The estimates of lookups whose keys the rows of one lookup give: some of its keys are looked up."""
+        assert self._ask is not None, "it is asked for"
+        before, joins = behind[0][1].before, [join for join, _ in behind]
+        query = sample_query(left, behind[0][1], joins, self._ask)
+        self._asked.append(before.function.table.name)
+        try:
+            rows = self._scope.sql(query, self._args).collect()
+        except Exception as error:
+            note = f"keys of it cannot be looked up alone: {cause_of(error)}"
+            for join, _ in behind:
+                unknown = found[join.use.index]
+                yield join.use.index, replace(unknown, notes=(*unknown.notes, note))
+            return
+        self._metrics = self._scope.state.functions.metrics()  # how long it took
+        looked_up, last = rows[0][1:3] if rows else (0, 0)
+        share = 1.0 if looked_up < self._ask and self._sample is None else share_of_hashes(last)
+        for at, (join, each) in enumerate(behind, 3):
+            sample = SampledKeys(looked_up, share, frozenset((row[0], row[at]) for row in rows))
+            yield join.use.index, self._estimate_sampled(join, each, sample, found)
+
+    def _estimate_sampled(
+        self,
+        join: LookupJoin,
+        behind: KeysBehindLookup,
+        sample: SampledKeys,
+        found: Mapping[int, LookupEstimate],
+    ) -> LookupEstimate:
+        unknown = found[join.use.index]
+        assert unknown.keys is not None, "its bounds are known"
+        distinct, bound = sample.keys_behind, unknown.keys.most
+        windows = None if join.shuffled else self._most_windows.get(behind.before.use.index)
+        times = None if windows is None or distinct.most is None else distinct.most * windows
+        most = min((each for each in (times, bound) if each is not None), default=None)
+        keys = Figure(0 if behind.why_fewer else distinct.least, most)
+        rows = Figure(0 if behind.why_fewer else len({key for key, _ in sample.found}), bound)
+        share = "all its keys were" if sample.share == 1 else f"{counted(sample.looked_up, 'key')} of it were"
+        seen = f"{share} looked up: they lead to {len(sample.behind):,} others"
+        seen = seen if sample.found else "no key of it that was looked up has a row"
+        notes = (*unknown.notes, seen, behind.why_fewer)
+        estimate = LookupEstimate(join.function.name, rows, keys, None, notes=tuple(filter(None, notes)))
+        return self._add_requests(self._less_cached(join, estimate), join, (), is_stable=False)
 
     def _add_requests(
         self, estimate: LookupEstimate, join: LookupJoin, windows: Sequence[WindowKeys], *, is_stable: bool
@@ -355,7 +463,7 @@ def check_admission(prepared: Prepared, scope: StatementScope) -> None:
     checked = [] if plan is None else [join for join in plan.joins if _admission_of(join) != "off"]
     if not checked:
         return
-    estimate = estimate_lookups(prepared, scope)
+    estimate = estimate_lookups(prepared, scope, EstimateOptions())
     requests = dict[tuple[str, str], Figure]()
     for join, each in zip(plan.joins if plan else (), estimate.lookups, strict=True):
         key = _shared_budget(join)

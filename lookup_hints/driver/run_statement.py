@@ -17,7 +17,7 @@ from lookup_hints.driver.run_query import check_taken, register, run_query
 from lookup_hints.driver.spark_names import without_own_views
 from lookup_hints.driver.statement_scope import Args, StatementScope
 from lookup_hints.errors import Problem, QueryError
-from lookup_hints.estimate.report import StatementEstimate
+from lookup_hints.estimate.report import EstimateOptions, StatementEstimate
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.readable_summary import Measured, facts_of, seconds_text, what_mattered
@@ -104,21 +104,23 @@ class Statements:
         return self._try_attempts(prepared, lambda each: self._explain_attempt(each, mode))
 
     def estimate(
-        self, text: str, args: Args = None, sample: float | None = None, line: int = 1
+        self, text: str, args: Args = None, options: EstimateOptions | None = None, line: int = 1
     ) -> StatementEstimate:
         """What the lookups of one statement will cost, which begins at ``line`` of its file."""
         prepared = self.prepare(text, args, line=line)
         if isinstance(prepared.statement, Explain):
             prepared = self.prepare(prepared.statement.text, args, line=line)
-        return self._try_attempts(prepared, lambda each: self._estimate_attempt(each, sample))
+        return self._try_attempts(
+            prepared, lambda each: self._estimate_attempt(each, options or EstimateOptions())
+        )
 
-    def _estimate_attempt(self, prepared: Prepared, sample: float | None) -> StatementEstimate:
+    def _estimate_attempt(self, prepared: Prepared, options: EstimateOptions) -> StatementEstimate:
         if isinstance(prepared.statement, StreamInsert):
             return estimate_of_last_batch(prepared, self.scope)
         if prepared.plan is not None:
             register(prepared.plan, self.scope)
             check_taken(prepared, self.scope)
-        return estimate_lookups(prepared, self.scope, sample)
+        return estimate_lookups(prepared, self.scope, options)
 
     def _try_attempts(self, prepared: Prepared, use: Callable[[Prepared], Answer]) -> Answer:
         """The result of ``use`` for the first attempt at the statement that succeeds."""
@@ -143,7 +145,7 @@ class Statements:
         check_admission(prepared, self.scope)
         frame = run_query(prepared, self.scope)
         if prepared.plan is not None:
-            self.scope.state.estimates[frame] = lambda sample: self._estimate_attempt(prepared, sample)
+            self.scope.state.estimates[frame] = lambda options: self._estimate_attempt(prepared, options)
         return frame
 
     def _explain_attempt(self, prepared: Prepared, mode: str) -> str:

@@ -28,7 +28,7 @@ from lookup_hints.driver.spark_versions import is_connect
 from lookup_hints.driver.table_sizes import LeftCosts, TableSizes
 from lookup_hints.driver.views import FoundView, LookupViews, view_definition
 from lookup_hints.errors import QueryError
-from lookup_hints.estimate.report import StatementEstimate
+from lookup_hints.estimate.report import EstimateOptions, StatementEstimate
 from lookup_hints.hints.hint_comments import LookupHint
 from lookup_hints.plan.decide.settings import session_option
 from lookup_hints.plan.key_casts import ANSI
@@ -67,7 +67,7 @@ class SessionState:
     lineage: Lineage = field(default_factory=Lineage)
     names: SparkNames = field(default_factory=SparkNames)
     init: InitStatements = field(default_factory=InitStatements)
-    estimates: WeakKeyDictionary[DataFrame, Callable[[float | None], StatementEstimate]] = field(
+    estimates: WeakKeyDictionary[DataFrame, Callable[[EstimateOptions], StatementEstimate]] = field(
         default_factory=WeakKeyDictionary
     )
     """How each DataFrame with lookup joins that the session gave is estimated."""

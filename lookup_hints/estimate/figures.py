@@ -6,6 +6,7 @@ A figure that is not known is UNKNOWN; what is known of its bounds is kept.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -128,7 +129,7 @@ def requests_of_windows(
     found = [min(each.keys, each.asking) for each in windows]
     counted = sum(found)
     if not counted:
-        return keys if keys.is_exact else Figure(0, keys.most)
+        return keys if keys.is_exact else Figure(math.ceil(keys.least / batch_size), keys.most)
     fewest, most = (sum(-(-each // size) for each in found) for size in (batch_size, smallest))
     if keys.is_exact and keys.least == counted:
         return Figure(fewest, most, fewest if fewest == most else None)
@@ -136,6 +137,55 @@ def requests_of_windows(
     partly_full = len(windows) + (keys.most or 0) // smallest
     bound = keys.most if keys.most is None or not is_stable else min(keys.most, partly_full)
     return Figure(math.ceil(keys.least / batch_size), bound)
+
+
+_SIX_SIGMA = 6.0
+
+
+def bounds_of_count(counted: int) -> tuple[int, int]:
+    """The least and the most that is expected of a count that chance has made ``counted``.
+
+    >>> bounds_of_count(100)
+    (31, 170)
+    """
+    spread = _SIX_SIGMA * (counted + _SIX_SIGMA**2) ** 0.5
+    return max(0, math.ceil(counted - spread)), math.ceil(counted + spread)
+
+
+def share_of_hashes(last: int) -> float:
+    """The share of all keys whose hash, a signed number of 64 bits, is up to ``last``."""
+    return (last + 2**63 + 1) / 2**64
+
+
+@dataclass(frozen=True)
+class SampledKeys:
+    """What some keys of a lookup have shown of the keys of a lookup behind it.
+
+    Args:
+        looked_up: how many keys were looked up.
+        share: the share of all keys that they are, about; 1: they are all.
+        found: each key that has rows, with each key behind it; None where a row asks for none.
+    """
+
+    looked_up: int
+    share: float
+    found: frozenset[tuple[int, int | None]]
+
+    @property
+    def behind(self) -> Counter[int]:
+        """The keys behind, and how many of those that were looked up lead to each."""
+        return Counter(behind for _, behind in self.found if behind is not None)
+
+    # The keys that one key alone has led to say how many the next ones will (Good and Turing).
+    @property
+    def keys_behind(self) -> Figure:
+        """The distinct keys behind all keys: some of them are not seen."""
+        seen = len(self.behind)
+        if self.share == 1 or not self.looked_up:
+            return Figure(seen, seen if self.looked_up else None)
+        once = sum(count == 1 for count in self.behind.values())
+        others = bounds_of_count(self.looked_up)[1] / self.share - self.looked_up
+        return Figure(seen, seen + math.ceil(bounds_of_count(once)[1] * others / self.looked_up))
 
 
 @dataclass(frozen=True)

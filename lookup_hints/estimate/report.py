@@ -5,11 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lookup_hints.errors import counted
+from lookup_hints.errors import Problem, QueryError, counted
 from lookup_hints.estimate.figures import UNKNOWN, Figure, Money
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.readable_summary import seconds_text
 from lookup_hints.metrics.tables import html_table
+
+
+@dataclass(frozen=True)
+class EstimateOptions:
+    """How an estimate is made.
+
+    Args:
+        sample: the share of left rows that are counted; None counts all.
+        ask: how many keys of a lookup are looked up, where the keys of others come from its rows; None: none.
+
+    Raises:
+        QueryError: ``sample`` is no share, or ``ask`` no number of keys.
+    """
+
+    sample: float | None = None
+    ask: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.sample is not None and not 0 < self.sample <= 1:
+            tip = "Write sample=0.01, or --sample 1%."
+            raise QueryError(
+                Problem(f"A sample is a share above 0 and at most 1, not {self.sample:g}.", tip=tip)
+            )
+        if self.ask is not None and self.ask < 1:
+            tip = "Write ask=100, or --ask 100."
+            raise QueryError(Problem(f"At least one key is looked up, not {self.ask}.", tip=tip))
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def look_up(
     spec.table.check_allowed()
     process.this_process.the(FrozenObjects).begin_task()
     here = process.this_process
-    with _open_connector(spec, identity, here) as opened:
+    with open_connector(spec, identity, here) as opened:
         observer = here.the(Telemetry).observer(spec.name)
         watch = teller(spec.name.function)
         own = spec.over(opened.connector)
@@ -123,7 +123,7 @@ def _refresh_in_background(spec: LookupSpec, identity: str) -> Callable[[pa.Tabl
 def _refresh_keys(spec: LookupSpec, identity: str, keys: pa.Table, here: process.Process) -> None:
     """Request ``keys`` that no other task has refreshed by now; failures are ignored."""
     settings = replace(spec.settings, on_error="fail", dead_letters=None, stops_early=False)
-    with _open_connector(spec, identity, here) as opened:
+    with open_connector(spec, identity, here) as opened:
         order = spec.order if spec.order_asked else None
         own = replace(spec, settings=settings, columns=spec.held_columns, order=order).over(opened.connector)
         memory = here.the(OpenCaches).task_cache(own, identity, folder_of_executor())
@@ -134,7 +134,7 @@ def _refresh_keys(spec: LookupSpec, identity: str, keys: pa.Table, here: process
             pass
 
 
-def _open_connector(spec: LookupSpec, identity: str, here: process.Process) -> AbstractContextManager[Opened]:
+def open_connector(spec: LookupSpec, identity: str, here: process.Process) -> AbstractContextManager[Opened]:
     """The open connector for ``spec``: its own, or an equal one that an earlier task has opened."""
     carried = spec.connector
     read = carried.connector if isinstance(carried, PickledConnector) else lambda: carried

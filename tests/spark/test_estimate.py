@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -131,17 +132,20 @@ def test_a_shuffle_before_the_lookup_gives_a_range(counting: Counting) -> None:
     assert found.requests.least <= requests <= (found.requests.most or 0)
 
 
-def test_keys_with_a_null_are_not_asked(counting: Counting) -> None:
+@pytest.mark.parametrize(("sign", "keys"), [("=", 500), ("<=>", 501)])
+def test_null_is_asked_for_by_null_safe_equalities_alone(counting: Counting, sign: str, keys: int) -> None:
     counting.table("numbers", NUMBERS)
     query = (
         "SELECT p.name FROM (SELECT IF(id % 2 = 0, id, NULL) AS n FROM range(0, 1000, 1, 1)) o"
-        " LEFT JOIN numbers p ON p.id = o.n"
+        f" LEFT JOIN numbers p ON p.id {sign} o.n"
     )
     found = estimated(counting, query)
     assert found.rows is not None
     assert found.keys is not None
-    assert (found.rows.least, found.keys.least) == (1000, 500)
-    assert counting.run(query, "numbers")[0] == 500
+    assert (found.rows.least, found.keys.least) == (1000, keys)
+    asked = counting.run(query, "numbers")[0]
+    requests = Calls.read(counting.folder / "numbers.log").requests
+    assert asked + sum(not request["keys"] for request in requests) == keys
 
 
 def test_a_lookup_behind_a_lookup_is_unknown_with_its_bound(counting: Counting) -> None:
@@ -158,6 +162,82 @@ def test_a_lookup_behind_a_lookup_is_unknown_with_its_bound(counting: Counting) 
     assert (second.keys.least, second.keys.most) == (0, 300)
     assert "UNKNOWN, at most 300" in dict(second.facts())["keys"]
     assert second.notes[0] == "its keys come from the lookup of p"
+
+
+def makers_of(planes: int, makers: int) -> tuple[str, str]:
+    """The rows of planes with one of so many makers each, and those of the makers."""
+    fleet = [{"tailnum": f"N{at}", "maker": f"m{at % makers}"} for at in range(planes)]
+    return json.dumps(fleet), json.dumps([{"name": f"m{at}", "country": "x"} for at in range(makers)])
+
+
+@pytest.mark.parametrize(("ask", "least", "most"), [(100, 25, 8_000), (600, 31, 31 * 8)])
+def test_a_sample_of_keys_bounds_the_lookup_behind(
+    counting: Counting, ask: int, least: int, most: int
+) -> None:
+    """Each of at most so many keys is looked up once, in however many tasks it is; the source has counted."""
+    planes, makers = makers_of(500, 31)
+    counting.table("planes", "tailnum STRING, maker STRING, PRIMARY KEY (tailnum) NOT ENFORCED", rows=planes)
+    counting.table("makers", "name STRING, country STRING, PRIMARY KEY (name) NOT ENFORCED", rows=makers)
+    left = "(SELECT concat('N', id % 520) AS tailnum, id FROM range(0, 9000, 1, 4))"
+    query = (
+        f"SELECT m.country FROM {left} f JOIN planes p ON p.tailnum = f.tailnum AND f.id > 3"
+        " JOIN makers m ON m.name = p.maker"
+    )
+    found = counting.session.estimate(query, ask=ask)
+    calls = Calls.read(counting.folder / "planes.log")
+    assert len(calls.keys) == min(ask, 520)
+    assert set(calls.keys.values()) == {1}
+    assert f"at most {ask} keys of planes were looked up" in found.ran
+    behind = found.lookups[1]
+    assert behind.keys is not None
+    assert least <= behind.keys.least <= 31
+    assert behind.keys.most is not None
+    assert behind.keys.most <= most
+    keys, requests = counting.run(query, "makers")
+    assert behind.keys.least <= keys <= behind.keys.most
+    assert behind.requests is not None
+    assert behind.requests.least <= requests <= (behind.requests.most or 0)
+    assert not [each for each in counting.session.estimate(query).lookups if "looked up" in str(each.notes)]
+
+
+@pytest.mark.parametrize("cache", ["PARTIAL", "FULL"])
+def test_what_a_cache_holds_is_not_asked(counting: Counting, cache: str) -> None:
+    """Of 3,000 keys a run before has left 2,400, half of them without rows; the source counts the others."""
+    rows = json.dumps([{"id": at, "name": "x"} for at in range(0, 3000, 2)])
+    counting.table(
+        "numbers",
+        NUMBERS,
+        rows=rows,
+        lookup_cache=cache,
+        **{
+            "PARTIAL": {"lookup.partial-cache.expire-after-write": "1 h"},
+            "FULL": {"lookup.full-cache.periodic-reload.interval": "1 h"},
+        }[cache],
+    )
+    query = "SELECT p.name FROM range(0, {}, 1, 1) o LEFT JOIN numbers p ON p.id = o.id"
+    before = estimated(counting, query.format(3000))
+    assert (
+        before.cached
+        == {
+            "PARTIAL": "0 of 3,000 distinct keys",
+            "FULL": "the whole table, once each executor has read it",
+        }[cache]
+    )
+    counting.run(query.format(2400), "numbers")
+    found = estimated(counting, query.format(3000))
+    keys, requests = counting.run(query.format(3000), "numbers")
+    assert (
+        found.cached
+        == {
+            "PARTIAL": "2,400 of 3,000 distinct keys",
+            "FULL": "the whole table, as its executor has read it",
+        }[cache]
+    )
+    assert found.keys is not None
+    assert found.requests is not None
+    assert found.keys.is_exact
+    assert found.keys.least == pytest.approx(keys, rel=0.02)
+    assert found.requests.least <= requests <= (found.requests.most or 0)
 
 
 def test_joins_that_share_a_left_side_are_counted_by_one_query(counting: Counting) -> None:
@@ -238,6 +318,7 @@ def test_admission_holds_the_limit_before_the_first_request(
 
 
 def test_a_share_that_is_none_is_refused(counting: Counting) -> None:
-    counting.table("numbers", NUMBERS)
     with pytest.raises(QueryError, match=r"at most 1, not 2\. Write sample=0\.01"):
-        counting.session.estimate("SELECT p.name FROM range(5) o JOIN numbers p ON p.id = o.id", sample=2.0)
+        counting.session.estimate("SELECT 1", sample=2.0)
+    with pytest.raises(QueryError, match=r"At least one key is looked up, not 0\. Write ask=100"):
+        counting.session.estimate("SELECT 1", ask=0)

@@ -37,17 +37,35 @@ class LeftRowsToCount:
     why_more: str = ""
 
 
+@dataclass(frozen=True)
+class KeysBehindLookup:
+    """The keys of a lookup that are computed from the rows of another one alone.
+
+    Args:
+        before: the other one.
+        conditions: the conditions of WHERE on its rows.
+        why_fewer: why fewer of these keys may be asked; empty where all are.
+    """
+
+    before: LookupJoin
+    conditions: tuple[Cut, ...]
+    why_fewer: str
+
+
 class CannotBeCounted(Exception):
     """Which rows reach a lookup is known only when it runs; the text says why.
 
     Args:
         reason: why.
         bound: the rows that bound them, where there are some.
+        behind: where a sample of the lookup before it shows its keys.
     """
 
-    def __init__(self, reason: str, bound: LeftRowsToCount | None = None) -> None:
+    def __init__(
+        self, reason: str, bound: LeftRowsToCount | None = None, behind: KeysBehindLookup | None = None
+    ) -> None:
         super().__init__(reason)
-        self.reason, self.bound = reason, bound
+        self.reason, self.bound, self.behind = reason, bound, behind
 
 
 def left_rows_to_count(joins: Sequence[LookupJoin], join: LookupJoin) -> LeftRowsToCount:
@@ -72,12 +90,13 @@ def left_rows_to_count(joins: Sequence[LookupJoin], join: LookupJoin) -> LeftRow
         left,
         tuple(_conditions_before_lookup(statement, here, join, left.at)),
         why_fewer=next(_reasons_for_fewer(statement, here, before, join), ""),
-        why_more=next((_GIVES_MORE.format(each.use.shown) for each in before if not _is_unique(each)), ""),
+        why_more=next((_GIVES_MORE.format(each.use.shown) for each in before if not is_unique(each)), ""),
     )
     for each in before:
-        if any(each.use.relation in _relations_of(join, key) for key in range(len(join.conditions.keys))):
+        if each.use.relation in _relations_of_keys(join):
             bound = rows if is_single and not rows.why_more else None
-            raise CannotBeCounted(f"its keys come from the lookup of {each.use.shown}", bound)
+            behind = _keys_behind(statement, here, before, each, join)
+            raise CannotBeCounted(f"its keys come from the lookup of {each.use.shown}", bound, behind)
     if holds_lookups(statement, home, left.at):
         raise CannotBeCounted("a lookup before it decides which rows reach it")
     return rows
@@ -86,12 +105,35 @@ def left_rows_to_count(joins: Sequence[LookupJoin], join: LookupJoin) -> LeftRow
 _GIVES_MORE = "the lookup of {} before it may give several rows for one"
 
 
-def _relations_of(join: LookupJoin, key: int) -> frozenset[object]:
+def _relations_of_keys(join: LookupJoin) -> frozenset[object]:
     scopes = join.use.scopes
-    return frozenset(scopes.referred(scopes.of_where(join.home), join.conditions.keys[key]).relations)
+    scope = scopes.of_where(join.home)
+    return frozenset(each for key in join.conditions.keys for each in scopes.referred(scope, key).relations)
 
 
-def _is_unique(join: LookupJoin) -> bool:
+def _keys_behind(
+    statement: Statement,
+    here: Sequence[LookupJoin],
+    before: Sequence[LookupJoin],
+    asked: LookupJoin,
+    join: LookupJoin,
+) -> KeysBehindLookup | None:
+    if join.order is not None or _relations_of_keys(join) != {asked.use.relation}:
+        return None
+    others = [each for each in before if each is not asked]
+    why_fewer = next(_reasons_for_fewer(statement, here, others, join), "")
+    scope, conditions = join.use.scopes.of_where(join.home), list[Cut]()
+    for where in join.home.wheres:
+        for conjunct in statement.once(known_conjuncts, where) or ():
+            relations = scope.referred(conjunct.tree).relations
+            if relations == {asked.use.relation} and not is_random(conjunct.tree):
+                conditions.append(conjunct.at)
+            elif asked.use.relation in relations:
+                why_fewer = why_fewer or "a condition of WHERE compares the rows of lookups"
+    return KeysBehindLookup(asked, tuple(conditions), why_fewer)
+
+
+def is_unique(join: LookupJoin) -> bool:
     """Whether a left row finds one row at the most."""
     key = set(join.function.table.primary_key)
     return join.is_semi or bool(key and key <= set(join.function.key_columns))
@@ -142,3 +184,17 @@ def _conditions_before_lookup(
 def key_expressions(analysis: Analysis, join: LookupJoin) -> list[str]:
     """The keys of a lookup as Spark computes them, each with its cast; NULL where nothing is looked up."""
     return ["".join(map(analysis.text_over_stubs, argument)) for argument in key_arguments(join)]
+
+
+def asked_key(join: LookupJoin, values: Sequence[str]) -> str:
+    """The key that is asked for, over the texts of its ``values``; NULL where nothing is looked up."""
+    columns, null_safe = join.function.key_columns, join.function.null_safe
+    compared = values if join.function.order_asked else values[: len(columns)]
+    key = compared[0] if len(compared) == 1 and not null_safe else f"struct({', '.join(compared)})"
+    plain = [
+        value
+        for at, value in enumerate(values)
+        if columns[at : at + 1] not in [(each,) for each in null_safe]
+    ]
+    asking = " AND ".join(f"{value} IS NOT NULL" for value in plain)
+    return f"IF({asking}, {key}, NULL)" if asking else key

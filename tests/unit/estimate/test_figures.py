@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from math import ceil
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -16,11 +17,13 @@ from lookup_hints.estimate.figures import (
     Figure,
     Money,
     Pace,
+    SampledKeys,
     WindowKeys,
     keys_of_windows,
     money_of,
     requests_of_windows,
     seconds_of,
+    share_of_hashes,
     window_bounds,
 )
 from lookup_hints.estimate.report import admission_problem, figure_text, money_text
@@ -142,3 +145,19 @@ def test_sums_of_figures_keep_what_is_not_known() -> None:
     assert Figure.exactly(2) + Figure(1, 5) == Figure(3, 7)
     assert Figure.exactly(2) + Figure(1, None) == Figure(3, None)
     assert ceil((Figure.exactly(2) + Figure.exactly(3)).least) == 5
+
+
+@pytest.mark.parametrize("behind", [1, 30, 800, 5000])
+@pytest.mark.parametrize("asked", [10, 100, 1000, 6000])
+def test_a_sample_of_keys_bounds_the_keys_behind_all(behind: int, asked: int) -> None:
+    """Of 5,000 keys that lead to others by chance, some to none."""
+    random = Random(behind * asked)
+    hashes = sorted(random.randrange(-(2**63), 2**63) for _ in range(5000))
+    leads = [(each, random.randrange(behind) if random.random() < 0.9 else None) for each in hashes]
+    chosen = leads[:asked]
+    share = 1.0 if asked > 5000 else share_of_hashes(chosen[-1][0])
+    found = SampledKeys(len(chosen), share, frozenset(chosen)).keys_behind
+    real = len({each for _, each in leads} - {None})
+    assert found.most is not None
+    assert found.least <= real <= found.most
+    assert found.is_exact == (asked > 5000)

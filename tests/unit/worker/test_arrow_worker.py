@@ -287,7 +287,7 @@ def test_a_password_that_was_replaced_meanwhile_is_not_logged(monkeypatch: pytes
 @BOTH
 def test_a_watcher_sees_what_the_task_counts_too(asynchronous: bool) -> None:
     seen: list[LookupMetrics] = []
-    with arrow_worker._open_connector(
+    with arrow_worker.open_connector(
         people(asynchronous=asynchronous), "watched", process.this_process
     ) as opened:
         spec = people(asynchronous=asynchronous).over(opened.connector)
