@@ -22,9 +22,10 @@ from lookup_hints.engine.arrow import (
     with_nulls,
 )
 from lookup_hints.engine.asof_and_ranges import answering
+from lookup_hints.engine.nearest_rows import NearestRows
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.task_recorder import TaskRecorder
-from lookup_hints.spi.request_and_answer import OrderCondition
+from lookup_hints.spi.request_and_answer import NearestCondition, OrderCondition
 
 HAND_OUT_BYTES = 32 * 1024 * 1024
 """Where much was found for a window, its rows are handed out in portions of about this."""
@@ -61,7 +62,7 @@ class Settled:
 
         A miss and a key with a NULL give an empty list; a skipped key gives NULL.
         """
-        if isinstance(spec.chosen_order, OrderCondition):
+        if spec.chosen_order is not None:
             yield from self._lists_by_order(spec, spec.chosen_order)
             return
         per_key = lists_per_key(self._merge_found(spec), self._keys, spec.row_type)
@@ -71,13 +72,19 @@ class Settled:
         nowhere = pa.scalar(len(lists) - 1, pa.int32())
         yield from handed_out(lists, pc.fill_null(self._codes, nowhere))
 
-    def _lists_by_order(self, spec: LookupSpec, order: OrderCondition) -> Iterator[pa.ListArray]:
+    def _lists_by_order(
+        self, spec: LookupSpec, order: OrderCondition | NearestCondition
+    ) -> Iterator[pa.ListArray]:
         """The same, of the rows of its key those that answer the value of the input row."""
         assert self._values is not None, "the value comes with the keys"
         found = self._merge_found(spec)
         skipped = pa.concat_arrays([self._codes[:0], *self._skipped])
         is_skipped = pc.is_in(self._codes, value_set=skipped)
-        answers = answering(found, self._codes, self._values, order)
+        if isinstance(order, OrderCondition):
+            answers = answering(found, self._codes, self._values, order)
+        else:
+            rows = NearestRows(found.rows, found.positions.to_numpy(), order, spec.table.name)
+            answers = rows.answering(pc.fill_null(self._codes, -1).to_numpy(), self._values)
         yield from rows_in_lists(found.rows, answers.rows, answers.ends, is_skipped, spec.row_type)
 
     def _merge_found(self, spec: LookupSpec) -> Placed:

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import replace
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from lookup_hints.engine import distances, nearest_rows
+from lookup_hints.engine.arrow import Placed
+from lookup_hints.engine.input_window import Settled
+from lookup_hints.engine.nearest_rows import NearestRows
+from lookup_hints.errors import ConnectorError
 from lookup_hints.lookup_spec import LookupSettings, LookupSpec
 from lookup_hints.spi import NearestCondition, OrderCondition
 from lookup_hints.spi.request_and_answer import LookupTable
-from tests.unit.engine.support import Asked, names_of
+from tests.unit.engine.support import Asked, names_of, plain
 
 SCHEMA = pa.schema(
     [
@@ -52,3 +67,251 @@ def test_the_value_is_the_last_argument_and_part_of_the_key_where_no_rows_of_a_k
     vector = replace(place, columns=("vector",), metric="l2")
     assert lookup_of(vector).argument_schema.types == [pa.list_(pa.float32())]
     assert lookup_of(OrderCondition("lat", until="lon"), asked=True).searched_whole is not None
+
+
+# --- which rows answer, held against all pairs ranked one by one ---
+
+
+def spark_score(metric: str, one: Any, other: Any) -> Any:
+    """What Spark finds for two values, as a number that is smaller where they are nearer; None for NULL."""
+    parts = (
+        [*one, *other] if isinstance(one, list | tuple) and isinstance(other, list | tuple) else [one, other]
+    )
+    if any(each is None for each in parts):
+        return None
+    if metric == "difference":
+        return abs(one - other)
+    if metric == "levenshtein":
+        return edits(one, other)
+    if metric == "trigram":
+        mine, others = trigrams(one), trigrams(other)
+        return -len(mine & others) / max(len(mine | others), 1)
+    if metric == "great-circle":
+        (north, east), (to_north, to_east) = (map(math.radians, each) for each in (one, other))
+        half = (
+            math.sin((to_north - north) / 2) ** 2
+            + math.cos(north) * math.cos(to_north) * math.sin((to_east - east) / 2) ** 2
+        )
+        return 2 * 6371.0 * math.asin(min(1.0, math.sqrt(half)))
+    if metric in ("l2", "euclidean"):
+        score = math.sqrt(sum((left - right) ** 2 for left, right in zip(one, other, strict=True)))
+    else:
+        score = -sum(left * right for left, right in zip(one, other, strict=True))
+        if metric == "cosine":
+            size = math.sqrt(sum(each * each for each in one) * sum(each * each for each in other))
+            if size == 0:
+                return None
+            score = score / size
+    return score if metric == "euclidean" else float(np.float32(score))
+
+
+def edits(one: str, other: str) -> int:
+    row = list(range(len(other) + 1))
+    for number, mine in enumerate(one, 1):
+        last, row[0] = row[0], number
+        for at, each in enumerate(other, 1):
+            last, row[at] = row[at], min(row[at] + 1, row[at - 1] + 1, last + (mine != each))
+    return row[-1]
+
+
+def trigrams(text: str) -> set[str]:
+    words = "".join(each if each.isalnum() else " " for each in text.lower()).split()
+    return {f"  {word} "[at : at + 3] for word in words for at in range(len(word) + 1)}
+
+
+def rank(metric: str, score: Any) -> tuple[int, Any]:
+    """NaN is the largest distance, and the greatest similarity."""
+    if isinstance(score, float) and math.isnan(score):
+        return (-1 if metric in ("cosine", "inner-product") else 1), 0.0
+    return 0, score
+
+
+def ranked(
+    metric: str, most: int, rows: list[tuple[int, Any]], key: int | None, value: Any, among: Iterable[int]
+) -> list[int]:
+    """The positions that Spark keeps of the rows ``among`` all: by distance, and then by position."""
+    scores = [
+        (rank(metric, score), at)
+        for at in among
+        if rows[at][0] == key and value is not None and rows[at][1] is not None
+        if (score := spark_score(metric, value, rows[at][1])) is not None
+    ]
+    return [at for _, at in sorted(scores)[:most]]
+
+
+def answered(
+    metric: str, kind: pa.DataType, most: int, rows: list[tuple[int, Any]], asked: list[tuple[int, Any]]
+) -> list[list[int]]:
+    """The positions of the rows that answer each of ``asked``; equally near ones go by their position."""
+    names = [field.name for field in kind] if pa.types.is_struct(kind) else ["c"]
+    columns = of_kind(kind, [value for _, value in rows])
+    parts = columns.flatten() if pa.types.is_struct(kind) else [columns]
+    ids = pa.array(range(len(rows)), pa.int64())
+    condition = NearestCondition(tuple(names), metric, most, ties=("id",))
+    owners = np.array([owner for owner, _ in rows], np.int64)
+    searched = NearestRows(pa.table([*parts, ids], names=[*names, "id"]), owners, condition, "places")
+    keys = np.array([-1 if key is None else key for key, _ in asked], np.int64)
+    found = searched.answering(keys, of_kind(kind, [value for _, value in asked]))
+    ends = [0, *found.ends.to_pylist()]
+    return [found.rows.to_pylist()[begin:end] for begin, end in pairwise(ends)]
+
+
+def in_utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=timezone.utc)
+
+
+def of_kind(kind: pa.DataType, values: list[Any]) -> pa.Array:
+    if not pa.types.is_struct(kind):
+        return pa.array(values, kind)
+    return pa.array([None if v is None else dict(zip("xyz", v, strict=False)) for v in values], kind)
+
+
+def check(
+    metric: str, kind: pa.DataType, most: int, rows: list[tuple[int, Any]], asked: list[tuple[int, Any]]
+) -> None:
+    """What Spark keeps of each answer is what it keeps of all rows."""
+    is_exact = metric in ("difference", "levenshtein", "trigram") and not pa.types.is_decimal(kind)
+    for (key, value), found in zip(asked, answered(metric, kind, most, rows, asked), strict=True):
+        due = ranked(metric, most, rows, key, value, range(len(rows)))
+        assert ranked(metric, most, rows, key, value, found) == due, (key, value)
+        assert len(set(found)) == len(found)
+        assert not is_exact or sorted(found) == sorted(due)
+
+
+VECTOR, POINT = pa.list_(pa.float32()), pa.struct([("x", pa.float64()), ("y", pa.float64())])
+FLOATS = st.sampled_from([0.0, -0.0, 1.0, -2.0, 0.5, 3.25, math.nan, math.inf, -math.inf, None, 1e30, 1e-30])
+SMALL = st.sampled_from([0.0, 1.0, 2.0, -1.0, 0.1])
+DEGREES = st.sampled_from([0.0, 45.0, -45.0, 45.00001, 89.9, -179.99, 179.99, math.nan, None])
+KINDS: dict[str, list[tuple[pa.DataType, st.SearchStrategy[Any]]]] = {
+    "difference": [
+        (pa.int64(), st.integers(-(2**62), 2**62) | st.integers(-3, 3)),
+        (pa.int32(), st.integers(-3, 3)),
+        (pa.float64(), FLOATS.filter(lambda each: each is not None) | st.floats(allow_nan=True)),
+        (pa.float32(), st.sampled_from([0.0, -0.0, 1.5, math.nan, math.inf, -math.inf])),
+        (pa.decimal128(12, 2), st.integers(-300, 300).map(lambda each: Decimal(each) / 100)),
+        (pa.date32(), st.dates(date(2020, 1, 1), date(2020, 1, 9))),
+        (pa.timestamp("us", "UTC"), st.datetimes(datetime(2020, 1, 1), datetime(2020, 1, 2)).map(in_utc)),
+    ],
+    "levenshtein": [(pa.string(), st.text("ab\u00e9\U0001f600", max_size=6) | st.text(max_size=4))],
+    "trigram": [(pa.string(), st.text("abB c_-1", max_size=9))],
+    "euclidean": [(POINT, st.tuples(FLOATS, SMALL)), (POINT, st.tuples(SMALL, SMALL))],
+    "great-circle": [(POINT, st.tuples(DEGREES, DEGREES))],
+    **{
+        metric: [
+            (VECTOR, st.lists(FLOATS, min_size=3, max_size=3)),
+            (VECTOR, st.lists(SMALL, min_size=2, max_size=2)),
+        ]
+        for metric in ("l2", "cosine", "inner-product")
+    },
+}
+
+
+@pytest.mark.parametrize("many", [64, 0])  # rows of a key that are compared with others, and searched
+@pytest.mark.parametrize(
+    ("metric", "kind", "values"), [(name, *each) for name, kinds in KINDS.items() for each in kinds]
+)
+@pytest.mark.work(4)  # a hundred examples
+@given(data=st.data())
+def test_spark_keeps_the_same_of_an_answer_as_of_all_rows(
+    metric: str, kind: pa.DataType, values: st.SearchStrategy[Any], many: int, data: st.DataObject
+) -> None:
+    rows = data.draw(st.lists(st.tuples(st.integers(0, 2), st.none() | values), max_size=12))
+    asked = data.draw(st.lists(st.tuples(st.none() | st.integers(0, 3), st.none() | values), max_size=5))
+    most = data.draw(st.integers(1, 4))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nearest_rows, "MANY_ROWS", many)
+        patch.setattr(distances, "MANY_POINTS", many)
+        check(metric, kind, most, rows, asked)
+
+
+RANDOM = np.random.default_rng(7)
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "inner-product"])
+def test_vectors_that_are_close_together_and_far_from_zero_are_told_apart(metric: str) -> None:
+    """What a product of matrices rounds away decides nothing; some vectors are there several times."""
+    vectors = (RANDOM.normal(size=(300, 48)) * 1e-3 + 10).astype(np.float32)
+    rows = [(0, list(map(float, vector))) for vector in np.concatenate([vectors, vectors[:40], vectors[:20]])]
+    check(metric, VECTOR, 7, rows, [(0, value) for _, value in rows[:20]])
+
+
+def test_the_bound_of_each_block_holds_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distances, "FIRST_ROWS", 4)
+    monkeypatch.setattr(distances, "MOST_ROWS", 16)
+    monkeypatch.setattr(distances, "VALUES_AT_ONCE", 3)
+    for most in (1, 5, 30):
+        monkeypatch.setattr(distances, "BLOCK_BYTES", 64 * 40)  # more candidates are searched for in parts
+        vectors = RANDOM.normal(size=(200, 3)).astype(np.float32)
+        rows = [(0, list(map(float, vector))) for vector in vectors]
+        check(
+            "l2", VECTOR, most, rows, [(0, list(map(float, value))) for value in RANDOM.normal(size=(8, 3))]
+        )
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "great-circle"])
+def test_many_points_are_found_in_strips(metric: str) -> None:
+    """Also where thousands are at one place, and on the other side of the globe."""
+    spread = [
+        *RANDOM.uniform([-90, -180], [90, 180], size=(5000, 2)),
+        *RANDOM.normal(50, 0.01, size=(500, 2)),
+    ]
+    points = [*map(tuple, np.array(spread).tolist()), *[(10.0, 10.0)] * 300]
+    rows = [(0, point) for point in points]
+    asked = [
+        (0, point) for point in [*points[:6], (50.0, 50.001), (10.0, 10.0), (89.99, 170.0), (0.0, -180.0)]
+    ]
+    for most in (1, 6):
+        check(metric, POINT, most, rows, asked)
+
+
+@pytest.mark.parametrize(("metric", "longest"), [("levenshtein", 300), ("trigram", 40)])
+def test_many_texts_are_searched(metric: str, longest: int) -> None:
+    sizes = [*RANDOM.integers(1, 9, 200), *RANDOM.integers(1, longest, 5)]
+    texts = ["".join(RANDOM.choice([*"abcdeé "], size)) for size in sizes]
+    rows = [(0, text) for text in [*texts, *texts[:20]]]
+    check(metric, pa.string(), 3, rows, [(0, text) for text in [*texts[:5], "abc", "", "zzz", texts[-1]]])
+
+
+def test_numbers_of_one_key_do_not_answer_for_another() -> None:
+    rows = [(key, float(value)) for key in range(3) for value in RANDOM.integers(0, 50, 100)]
+    asked = [(key, float(value)) for key in range(4) for value in RANDOM.integers(-5, 60, 10)]
+    for most in (1, 4, 200):
+        check("difference", pa.float64(), most, rows, asked)
+    far = [(0, 1e16 + 2 * step) for step in range(200)]  # seen from zero, many are equally far
+    check(
+        "difference",
+        pa.float64(),
+        3,
+        far,
+        [(0, 1.0), (0, 1e16), (0, math.inf), (0, -math.inf), (0, math.nan)],
+    )
+
+
+def test_vectors_of_several_lengths_answer_their_own_keys_and_others_are_refused() -> None:
+    rows = [(0, [1.0, 2.0]), (1, [1.0, 2.0, 3.0]), (0, None), (0, [0.0, 1.0])]
+    check("l2", VECTOR, 1, rows, [(0, [1.0, 1.0]), (1, [1.0, 1.0, 1.0]), (2, [1.0]), (1, None)])
+    with pytest.raises(
+        ConnectorError,
+        match=r"^table places: c has a vector of 2 numbers, and is compared with one of 3\. Compare vectors of",
+    ):
+        answered("l2", VECTOR, 1, rows, [(0, [1.0, 1.0]), (0, [1.0, 1.0, 1.0])])
+
+
+def test_without_a_primary_key_any_of_the_equally_near_answer_and_no_more() -> None:
+    rows = pa.table({"n": pa.array([5, 5, 5, 9])})
+    searched = NearestRows(rows, np.zeros(4, np.int64), NearestCondition(("n",), "difference", 2), "t")
+    assert len(searched.answering(np.array([0]), pa.array([4])).rows) == 2
+
+
+def test_a_window_hands_out_the_nearest_rows_of_each_input_row() -> None:
+    lookup = replace(lookup_of(NearestCondition(("lat",), "difference", 2, ties=("id",)), "shop"))
+    found = pa.table(
+        {"name": ["a", "b", "c", "d"], "lat": [1.0, 3.0, 3.0, None], "id": [4, 3, 2, 1]},
+        schema=pa.schema([lookup.table.schema.field(name) for name in lookup.held_columns]),
+    )
+    codes, values = pa.array([0, 1, None, 0, 2], pa.int32()), pa.array([3.0, 3.0, 3.0, None, 3.0])
+    settled = Settled(
+        codes, 3, [Placed(found, pa.array([0, 0, 0, 0], pa.int32()))], [pa.array([2], pa.int32())], values
+    )
+    results = [row and sorted(row) for row in plain(settled.results(lookup))]
+    assert results == [[("b",), ("c",)], [], [], [], None]
