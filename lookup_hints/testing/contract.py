@@ -29,6 +29,7 @@ from lookup_hints.spi import (
     Connector,
     Filter,
     FilteredScan,
+    NearestLookup,
     OrderedLookup,
     ReportsChanges,
     ReportsOutcomes,
@@ -41,6 +42,7 @@ from lookup_hints.spi.changed_column_and_versions import grows
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable, Outcome, Outcomes
 from lookup_hints.spi.secrets import known_secrets, masker
 from lookup_hints.testing.fake import looked_up
+from lookup_hints.testing.nearest_checks import check_nearest_rows
 from lookup_hints.testing.row_checks import check_rows_by_order, check_started_rows, row_texts
 
 KeyValues = Mapping[str, Any]
@@ -255,6 +257,12 @@ class ConnectorContract:
         if not isinstance(connector, OrderedLookup):
             skip("the connector gives all rows of a key")
         check_rows_by_order(connector, _make_request(table, [*self.present, *self.absent]), placed_answers)
+
+    def test_no_row_is_nearer_than_those_of_an_answer(self, table: LookupTable) -> None:
+        connector = self.connector(table)
+        if not isinstance(connector, NearestLookup):
+            skip("the worker finds the nearest rows")
+        check_nearest_rows(connector, _make_request(table, [*self.present, *self.absent]), placed_answers)
 
     def test_the_size_it_tells_names_its_source_and_is_right_where_it_is_exact(
         self, table: LookupTable

@@ -77,7 +77,7 @@ def _check_rows(found: Placed, due: list[list[Counter[str]]], request: LookupReq
 
 def _with_each_value(request: LookupRequest, rows: Placed, condition: OrderCondition) -> LookupRequest:
     """``request``, with each of its keys beside each of the values."""
-    known = [_with_neighbours(whole(rows.rows.column(name))) for name in condition.columns]
+    known = [with_neighbours(whole(rows.rows.column(name))) for name in condition.columns]
     values = pa.concat_arrays(known).unique()
     count = request.keys.num_rows
     keys = request.keys.take(pa.array(np.repeat(np.arange(count), len(values))))
@@ -85,7 +85,7 @@ def _with_each_value(request: LookupRequest, rows: Placed, condition: OrderCondi
     return LookupRequest(keys, request.schema, request.timeout, order=condition)
 
 
-def _with_neighbours(column: pa.Array) -> pa.Array:
+def with_neighbours(column: pa.Array) -> pa.Array:
     """The values of ``column``, and of whole numbers and times the next ones on both sides."""
     known = column.drop_null().unique()
     is_time = types.is_date32(column.type) or types.is_timestamp(column.type)
