@@ -10,7 +10,7 @@ import shutil
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -408,12 +408,14 @@ _TRIES = 1000
 # The file may be removed between the opening and the lock; its number of links shows that.
 def _open_locked(path: Path, how: int) -> int | None:
     """The file ``path``, opened and locked; None where others have it, or it is gone by then."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    with suppress(BlockingIOError):
-        fcntl.flock(file, how)
-        if os.fstat(file).st_nlink:
-            return file
-    os.close(file)
+    with ExitStack() as stack:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        stack.callback(os.close, file)
+        with suppress(BlockingIOError):
+            fcntl.flock(file, how)
+            if os.fstat(file).st_nlink:
+                stack.pop_all()
+                return file
     return None
 
 
@@ -422,10 +424,13 @@ def _remove_unused(new: Path) -> None:
     for run in new.parent.iterdir() if new.parent.is_dir() else ():
         with suppress(FileNotFoundError):
             file = None if run == new else _open_locked(run / "in-use", fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if file is not None:
+            if file is None:
+                continue
+            try:
                 gone = run.with_name(f"{uuid4().hex}.gone")  # the next user makes a new folder
                 run.rename(gone)
                 shutil.rmtree(gone, ignore_errors=True)
+            finally:
                 os.close(file)
 
 

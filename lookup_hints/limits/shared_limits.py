@@ -179,9 +179,11 @@ class LimitStore:
         return None
 
     def release(self) -> None:
-        if self._file is not None:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-        self._lock.release()
+        try:
+            if self._file is not None:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+        finally:
+            self._lock.release()
 
     def _lock_file(self, file: int) -> bool:
         for attempt in range(self._attempts):

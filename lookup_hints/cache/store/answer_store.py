@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -178,24 +179,35 @@ class Store:
         """Map what is new, and let go of what is gone."""
         if self._invalidations is not None:
             self._invalidations.look(self._clock())
-        segments: dict[Filed, Segment] = {}
-        there = self._folder.filed()
-        self._unreadable &= set(there)
-        for filed in there:
+        while True:
+            there = self._folder.filed()
+            self._unreadable &= set(there)
+            with suppress(FileNotFoundError):  # one was merged meanwhile
+                self._segments = dict(reversed([*self._newest_segments(there)]))
+                return
+
+    def _newest_segments(self, there: Sequence[Filed]) -> Iterator[tuple[Filed, Segment]]:
+        """From the newest on to one that cannot be used: its answers may hide those of older ones."""
+        for filed in reversed(there):
             segment = self._segments.get(filed) or self._open_segment(filed)
-            if segment is not None:
-                segments[filed] = segment
-        self._segments = segments
+            if segment is None:
+                return
+            yield filed, segment
 
     def _open_segment(self, filed: Filed) -> Segment | None:
+        """Map a segment; None where it cannot be read.
+
+        Raises:
+            FileNotFoundError: it is gone.
+        """
         if filed in self._unreadable or not has_room_for(filed.nbytes):
             return None
         path = self._folder.path
         try:
             return opened(path / filed.name, path / filed.used)
-        except FileNotFoundError:
-            return None
-        except (NotASegment, OSError, pa.ArrowException):
+        except (NotASegment, OSError, pa.ArrowException) as error:
+            if isinstance(error, FileNotFoundError) and filed not in self._folder.filed():
+                raise
             self._unreadable.add(filed)
             self.damaged += 1
             return None
@@ -229,6 +241,8 @@ class Store:
         now, longest = self._clock(), self._ages.longest
         old = [filed for filed, each in self._segments.items() if now - each.latest >= longest]
         gone = [*old, *self._unreadable]
+        if self._unreadable:
+            gone += [each for each in self._folder.filed() if each < max(self._unreadable)]
         if gone:
             self._folder.remove(gone)
             self.evicted["expired"] += sum(each.rows for each in old)

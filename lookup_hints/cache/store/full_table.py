@@ -80,7 +80,8 @@ class FullTable:
             NotASegment: it is damaged.
             OSError: it is not there, or there is no room to map it.
         """
-        files = [each for each in os.scandir(folder) if each.name.endswith(".segment")]
+        with os.scandir(folder) as entries:
+            files = [each for each in entries if each.name.endswith(".segment")]
         nbytes = sum(each.stat().st_size for each in files)
         if not has_room_for(nbytes):
             raise OSError(0, "there is no room to map the table")
@@ -422,8 +423,9 @@ class Generations:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             pa.default_memory_pool().release_unused()  # it keeps what was needed once
-        (self.path / _NOTE).unlink(missing_ok=True)
-        self._sweep_leftovers()
+        with suppress(OSError):  # the table is there, whatever cannot be cleared away
+            (self.path / _NOTE).unlink(missing_ok=True)
+            self._sweep_leftovers()
         return new
 
     def _sweep_leftovers(self) -> None:
@@ -443,7 +445,8 @@ class Generations:
             shutil.rmtree(gone, ignore_errors=True)
 
     def _list_generations(self) -> Iterator[Generation]:
-        found = filter(None, (_GENERATION.fullmatch(each.name) for each in os.scandir(self.path)))
+        with os.scandir(self.path) as entries:
+            found = [match for each in entries if (match := _GENERATION.fullmatch(each.name))]
         return (Generation(*map(int, each.groups())) for each in found)
 
     # Notes.
@@ -454,9 +457,12 @@ class Generations:
         note = Note(self.now, kind, text)
         file = self.path / f"{uuid4().hex}{TEMPORARY}"
         with suppress(OSError):  # a full disk, maybe: then each process finds out by itself
-            with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w") as written:
-                json.dump(vars(note), written)
-            file.rename(self.path / _NOTE)
+            try:
+                with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w") as written:
+                    json.dump(vars(note), written)
+                file.rename(self.path / _NOTE)
+            finally:
+                file.unlink(missing_ok=True)
         return note
 
     def noted(self) -> Note | None:

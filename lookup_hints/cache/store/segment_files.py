@@ -1,8 +1,9 @@
 """Segments: immutable files of answers, mapped into memory; the folder that holds them, and its limits.
 
-A segment is called ``<number>.<rows>.<unique>.segment``, and beside it lies ``<...>.used``. Larger numbers
-are newer. Whoever adds or removes files holds ``write.lock`` for that moment; whoever compacts holds
-``compact.lock`` for as long as that takes. The limits hold at any time.
+A segment is called ``<number>.<merges>.<rows>.<unique>.segment``, and beside it lies ``<...>.used``. Larger
+numbers are newer; of one number, the segment of most merges holds what the others do. Whoever adds or
+removes files holds ``write.lock`` for that moment; whoever compacts holds ``compact.lock`` for as long as
+that takes. The limits hold at any time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -255,7 +256,7 @@ def has_room_for(nbytes: int) -> bool:
 
 
 TEMPORARY = ".tmp"
-_SEGMENT = re.compile(r"(\d+)\.(\d+)\.(\w+)\.segment")
+_SEGMENT = re.compile(r"(\d+)\.(\d+)\.(\d+)\.(\w+)\.segment")
 
 
 @dataclass(frozen=True)
@@ -287,17 +288,28 @@ class Filed:
     """A segment that is there; the older one is the lesser."""
 
     number: int
+    merges: int
     rows: int
     unique: str
     nbytes: int
 
+    @classmethod
+    def named(cls, name: str, nbytes: int) -> Filed | None:
+        """The segment whose file has this ``name``; None where that is another file."""
+        parts = _SEGMENT.fullmatch(name)
+        return parts and cls(int(parts[1]), int(parts[2]), int(parts[3]), parts[4], nbytes)
+
     @property
     def name(self) -> str:
-        return f"{self.number:012d}.{self.rows}.{self.unique}.segment"
+        return f"{self._file_stem}.segment"
 
     @property
     def used(self) -> str:
-        return f"{self.number:012d}.{self.rows}.{self.unique}.used"
+        return f"{self._file_stem}.used"
+
+    @property
+    def _file_stem(self) -> str:
+        return f"{self.number:012d}.{self.merges}.{self.rows}.{self.unique}"
 
 
 # Written as a temporary file, then renamed under a lock: other processes map files at any moment.
@@ -308,14 +320,16 @@ class Folder:
         self.path, self.limits = path, limits
 
     def names(self) -> list[str]:
-        return [each.name for each in os.scandir(self.path)]
+        with os.scandir(self.path) as files:
+            return [each.name for each in files]
 
     def filed(self) -> list[Filed]:
         """All segments, from the oldest to the newest."""
-        sizes = {each.name: _file_size(each) for each in os.scandir(self.path)}
-        segments = filter(None, map(_SEGMENT.fullmatch, sizes))
-        filed = (Filed(int(each[1]), int(each[2]), each[3], sizes[each[0]]) for each in segments)
-        return sorted(replace(each, nbytes=each.nbytes + sizes.get(each.used, 0)) for each in filed)
+        with os.scandir(self.path) as files:
+            sizes = {each.name: _file_size(each) for each in files}
+        filed = filter(None, (Filed.named(name, nbytes) for name, nbytes in sizes.items()))
+        last = {each.number: each for each in sorted(filed)}
+        return [replace(each, nbytes=each.nbytes + sizes.get(each.used, 0)) for each in last.values()]
 
     def add(
         self, segment: Encoded, rows: int, used: bytes, instead_of: Sequence[Filed] = ()
@@ -331,14 +345,18 @@ class Folder:
             locked(self.path / "write.lock"),
         ):
             filed = self.filed()
-            number = max((each.number for each in instead_of), default=0)
-            number = number or 1 + max((each.number for each in filed), default=0)
-            new = Filed(number, rows, uuid4().hex[:12], segment.size + len(used))
+            if instead_of:
+                number, merges = max((each.number, each.merges + 1) for each in instead_of)
+            else:
+                number, merges = 1 + max((each.number for each in filed), default=0), 0
+            new = Filed(number, merges, rows, uuid4().hex[:12], segment.size + len(used))
             leaving = self._files_to_evict(filed, instead_of, new)
             if leaving is not None:
-                self._remove_files((*leaving, *instead_of))
+                self._remove_files(leaving)
                 notes.rename(self.path / new.used)
                 file.rename(self.path / new.name)
+                # Last: without them and without the new one, older answers that they hide would come back.
+                self._remove_files(instead_of)
             return leaving
 
     def _files_to_evict(
@@ -377,12 +395,12 @@ class Folder:
             yield is_alone
 
     def sweep(self) -> None:
-        """Remove files of killed writers that no process has open, and use counts without a segment."""
+        """Remove what writers have left: files that no process has open, and parts of merged segments."""
         with locked(self.path / "write.lock"):
-            names = set(self.names())
-            for name in names:
-                is_left = name.endswith(TEMPORARY) and is_abandoned(self.path / name)
-                if is_left or (name.endswith(".used") and name[: -len("used")] + "segment" not in names):
+            kept = {name for each in self.filed() for name in (each.name, each.used)}
+            for name in self.names():
+                is_part = name not in kept and (_SEGMENT.fullmatch(name) or name.endswith(".used"))
+                if is_part or (name.endswith(TEMPORARY) and is_abandoned(self.path / name)):
                     (self.path / name).unlink(missing_ok=True)
 
     # A killed writer leaves a file without a lock, by which others know that it may be removed.
@@ -391,16 +409,19 @@ class Folder:
     def _temporary_file(self, write: Callable[[int], None]) -> Iterator[Path]:
         """A temporary file that ``write`` fills: locked while its writer lives, and removed at the end."""
         path = self.path / f"{uuid4().hex}{TEMPORARY}"
-        with locked(self.path / "write.lock"):  # otherwise a sweep could take it for abandoned
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        try:
+        with ExitStack() as stack:
+            with locked(self.path / "write.lock"):  # otherwise a sweep could take it for abandoned
+                file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                stack.callback(os.close, file)
+                stack.callback(_remove_if_possible, path)
+                fcntl.flock(file, fcntl.LOCK_EX)
             write(file)
             yield path
-        finally:
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-            os.close(file)
+
+
+def _remove_if_possible(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 def _writer_of_bytes(data: bytes) -> Callable[[int], None]:

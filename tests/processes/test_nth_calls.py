@@ -1,0 +1,209 @@
+"""Every n-th call fails: right rows or an error that names the cause, nothing left behind, and the next run right.
+
+Each path runs in this process over real files. ``tests/nth_call.py`` says what fails, and how.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from math import inf
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+from lookup_connectors.sqlite.connector import SqliteConnector
+
+from lookup_hints.cache import open_caches
+from lookup_hints.cache.store import answer_store
+from lookup_hints.errors import LookupHintsError
+from lookup_hints.lookup_spec import (
+    FullCache,
+    Invalidation,
+    LookupSettings,
+    LookupSpec,
+    PartialCache,
+    PeriodicReload,
+    Switch,
+)
+from lookup_hints.process import open_connectors as process
+from lookup_hints.process.open_connectors import Process
+from lookup_hints.spi import OrderCondition
+from lookup_hints.spi.request_and_answer import LookupTable
+from lookup_hints.worker.arrow_worker import look_up
+from tests.nth_call import Survivor, survive
+from tests.unit.cache.support import Clock, asked, learned, store
+from tests.unit.engine.support import Clock as EngineClock
+from tests.unit.engine.support import plain
+
+PARTS = 4
+LATER = r"(segment|used|taken)$|identity_of_file|/note$"
+"""Merges wait for the next writer; a file without identity has answers of its own; why a load failed is noted."""
+OURS = (LookupHintsError, MemoryError)
+
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
+RANGES = pa.schema([("lo", pa.int64()), ("hi", pa.int64()), ("name", pa.string())])
+
+# --- the store of answers -------------------------------------------------------------------------------
+
+
+def _learn_three(folder: Path) -> None:
+    one = store(folder, Clock())
+    one.learn([learned({1: ["oldest"], **{each: [f"n{each}"] for each in range(100, 200)}})])
+    one.learn([learned({1: ["older"], 2: ["b"]})])
+    one.learn([learned({1: ["new"], 3: []})])
+
+
+def _learn_and_merge(folder: Path) -> dict[Any, list[str]]:
+    """Learns a fourth segment, so that two of the others are merged."""
+    clock = Clock()
+    with (
+        mock.patch.object(answer_store, "MOST_SEGMENTS", 3),
+        mock.patch.object(answer_store, "MERGED_AT_ONCE", 2),
+    ):
+        writer = store(folder, clock)
+        asked(writer, [1])
+        writer.learn([learned({4: ["d"]})])
+        return asked(store(folder, clock), [1, 2, 3, 4])
+
+
+def _is_known_or_not(found: Any, right: Any) -> bool:
+    return set(found) <= set(right) and all(right[key] == found[key] for key in found)
+
+
+# --- tasks, as Spark's workers run them -----------------------------------------------------------------
+
+
+def _write_names(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "people.db")) as database, database:
+        database.execute("CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT)")
+        database.executemany(
+            "INSERT INTO people VALUES (?, ?)", [(each, f"n{each}") for each in range(0, 40, 2)]
+        )
+        database.execute("CREATE TABLE networks (lo INTEGER, hi INTEGER, name TEXT)")
+        database.executemany(
+            "INSERT INTO networks VALUES (?, ?, ?)",
+            [(each, each + 4, f"n{each}") for each in range(0, 40, 5)],
+        )
+
+
+def _sqlite(
+    folder: Path, table: str = "people", schema: pa.Schema = SCHEMA, **options: str
+) -> SqliteConnector:
+    options = {"connector": "sqlite", "path": str(folder / "people.db"), "table": table, **options}
+    return SqliteConnector(
+        LookupTable(table, schema, options=options, primary_key=("id",) if table == "people" else ())
+    )
+
+
+@contextmanager
+def _worker(folder: Path) -> Iterator[None]:
+    """This process is a worker of its own, whose executor has a folder; in the end it has nothing open."""
+    fresh = Process(EngineClock())
+    with (
+        mock.patch.object(process, "this_process", fresh),
+        mock.patch.dict(os.environ, {"SPARK_LOCAL_DIRS": str(folder / "executor")}),
+        mock.patch.object(open_caches, "running_statement", return_value="7"),
+        mock.patch.object(open_caches, "running_part", return_value="1"),
+    ):
+        try:
+            yield
+        finally:
+            for shared in fresh._shared.values():
+                shared.opened.close()
+
+
+def _forget_failures(folder: Path) -> None:
+    """As if the pause was over after which a whole table is read again."""
+    for note in folder.rglob("note"):
+        note.unlink()
+
+
+def _task(spec: LookupSpec, ids: Sequence[int | None]) -> list[Any]:
+    reports: list[Any] = []
+    batches = iter([(pa.array(ids, pa.int64()),)])
+    found = plain(look_up(spec, "x", batches, lambda _, counts: reports.append(counts)))
+    return [None if rows is None else sorted(name for (name,) in rows) for rows in found]
+
+
+def _task_of(**settings: Any) -> Callable[[Path], Any]:
+    """Two tasks one after the other, each in a worker of its own."""
+
+    def run(folder: Path) -> Any:
+        _forget_failures(folder)
+        spec = LookupSpec(_sqlite(folder), ("id",), ("name",), LookupSettings(False, **settings))
+        found = []
+        for ids in ([1, 2, 3, 2, None, 4], [2, 6, 300]):
+            with _worker(folder):
+                found.append(_task(spec, ids))
+        return found
+
+    return run
+
+
+def _ranges_of(whole: FullCache) -> Callable[[Path], Any]:
+    closed = OrderCondition("lo", ">=", "hi", "<=", is_open=False)
+
+    def run(folder: Path) -> Any:
+        _forget_failures(folder)
+        connector = _sqlite(folder, "networks", RANGES)
+        spec = LookupSpec(
+            connector, (), ("name",), LookupSettings(False, whole=whole), order=closed, order_asked=True
+        )
+        with _worker(folder):
+            return _task(spec, [3, 7, 100, None])
+
+    return run
+
+
+INVALIDATED = (Invalidation("s1", 1, ("id",), ((2,),)), Invalidation("s1", 2, ("id",), ((3,),)))
+
+PATHS = {
+    "store": Survivor(
+        _learn_and_merge,
+        _learn_three,
+        is_right=_is_known_or_not,
+        errors=(OSError, MemoryError),
+        may_stay=LATER,
+        most_of_a_place=5,
+    ),
+    "task": Survivor(_task_of(), _write_names, errors=OURS, may_stay=LATER),
+    "partial cache": Survivor(
+        _task_of(cache=PartialCache(600.0, missing_ttl=30.0, max_bytes=2**26)),
+        _write_names,
+        errors=OURS,
+        may_stay=LATER,
+    ),
+    "invalidations": Survivor(
+        _task_of(cache=PartialCache(600.0, max_bytes=2**26), invalidations=INVALIDATED),
+        _write_names,
+        errors=OURS,
+        may_stay=LATER,
+    ),
+    "full cache": Survivor(
+        _task_of(whole=FullCache(PeriodicReload(600.0), max_bytes=2**26)),
+        _write_names,
+        errors=OURS,
+        may_stay=LATER,
+    ),
+    "switching": Survivor(_task_of(switch=Switch(2, 2**26)), _write_names, errors=OURS, may_stay=LATER),
+    "ranges": Survivor(
+        _ranges_of(FullCache(PeriodicReload(600.0), max_bytes=2**26)),
+        _write_names,
+        errors=OURS,
+        may_stay=LATER,
+    ),
+    "ranges of a run": Survivor(
+        _ranges_of(FullCache(PeriodicReload(inf), max_bytes=2**26)), _write_names, errors=OURS, may_stay=LATER
+    ),
+}
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("name", PATHS)
+def test_each_call_may_fail(name: str, part: int, tmp_path: Path) -> None:
+    survive(PATHS[name], tmp_path, part, PARTS).check()
