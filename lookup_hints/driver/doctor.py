@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from lookup_hints.driver.shipping import shipped, strip_annotations
 from lookup_hints.driver.statement_scope import StatementScope
-from lookup_hints.errors import cause_of, counted
+from lookup_hints.errors import ConnectorError, cause_of, counted
+from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.readable_summary import seconds_text
 from lookup_hints.plan.decide.budgets import cluster_of
 from lookup_hints.plan.decide.settings import session_option
@@ -150,6 +151,30 @@ def examine(
     missing = _executors_check(len({each.place for each in there} - {DRIVER}), expected)
     ours = [DoctorFinding(WORKERS, DRIVER, each) for each in (versions, *missing)]
     return DoctorReport((*ours, *here, *there), titles)
+
+
+# Without keys: a source that is asked in earnest may count requests, or charge for them.
+def check_before_stream(scope: StatementScope, lookups: Sequence[LookupSpec]) -> None:
+    """Look from each executor whether the tables of a stream can be reached. Looks up nothing.
+
+    Raises:
+        ConnectorError: one cannot; says why, and what to try.
+    """
+    connectors = {each.table.name: each for each in lookups}
+    tasks = [
+        HealthTask(
+            name,
+            cloudpickled(each.connector),
+            HealthRequest((), each.settings.capacity, timeout=each.settings.timeout),
+            install_tip=install_tip(each.connector),
+        )
+        for name, each in connectors.items()
+        if isinstance(each.connector, ReportsHealth) or each.connector.place()
+    ]
+    for found in _examine_from_executors(scope.spark, tasks, ["pyarrow"]) if tasks else ():
+        if found.check.verdict == "fail":
+            what = f"table {found.table}: {found.check.what.rstrip('.')}. {found.check.cure}"
+            raise ConnectorError(f"{what} The stream has not been started.", permanent=True)
 
 
 def default_keys(connector: Connector) -> tuple[tuple[str, ...], ...]:

@@ -197,8 +197,11 @@ class Statements:
 
 def start_stream(prepared: Prepared, insert: StreamInsert, scope: StatementScope) -> DataFrame:
     """Start the query of a streaming INSERT; the row says its name and id."""
+    from lookup_hints.driver.doctor import check_before_stream
+
     frame = run_query(prepared, scope)
     planned = prepared.plan
+    lookups = [] if planned is None else [join.function for join in planned.joins]
     started = scope.state.streams.start(
         Preparation(
             insert=insert,
@@ -206,6 +209,7 @@ def start_stream(prepared: Prepared, insert: StreamInsert, scope: StatementScope
             query=prepared.text if planned is None else planned.sql,
             has_lookups=planned is not None and bool(planned.joins),
             run_sql=lambda sql: scope.sql(sql, prepared.args),
+            check_tables=lambda: check_before_stream(scope, lookups),
         )
     )
     query = started.supervised

@@ -76,6 +76,7 @@ class Preparation:
     query: str = field(repr=False)
     has_lookups: bool
     run_sql: Callable[[str], DataFrame] = field(repr=False)
+    check_tables: Callable[[], None] = field(repr=False)
 
 
 class Streams:
@@ -133,6 +134,7 @@ class Streams:
 
         Raises:
             QueryError: its sink, checkpoint or trigger is unsuitable.
+            ConnectorError: a lookup table cannot be reached.
             Exception: Spark's error at the start.
         """
         insert = prepared.insert
@@ -148,6 +150,7 @@ class Streams:
         self._refuse_shared_checkpoint(insert, sink, settings)
         check_sink(insert, sink, settings, prepared.run_sql, self._spark)
         check_columns(insert, sink, prepared.query, prepared.frame, prepared.run_sql)
+        prepared.check_tables()
         start = starter(sink, settings, shaped(insert, sink, prepared.frame))
         try:
             supervised = self._supervisor.start(

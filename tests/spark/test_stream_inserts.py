@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import socket
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import pytest
 
 from lookup_hints import LookupSession
 from lookup_hints.cli.main import main
-from lookup_hints.errors import QueryError
+from lookup_hints.errors import ConnectorError, QueryError
 from lookup_hints.streaming.restart_strategy import ExponentialDelayRestart, FixedDelayRestart, NoRestart
 from lookup_hints.streaming.supervisor import Status
 from tests.spark.counting import Calls
@@ -207,6 +208,27 @@ def test_without_a_checkpoint_a_table_is_not_written(place: Place) -> None:
     place.stream(f"INSERT INTO out SELECT v.id {JOIN}")
     assert (place.folder / "all" / "named" / "commits").is_dir()
     place.spark.conf.unset("spark.sql.streaming.checkpointLocation")
+
+
+def test_a_stream_whose_server_is_away_does_not_start(place: Place) -> None:
+    place.sql("CREATE TABLE out (n BIGINT, who STRING) USING parquet")
+    with socket.socket() as closed:  # bound, and nothing listens
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        place.sql(
+            "CREATE TEMPORARY TABLE gone (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH"
+            f" ('connector' = 'redis', 'key' = 'p:{{id}}', 'url' = 'redis://127.0.0.1:{port}/0')"
+        )
+        with pytest.raises(ConnectorError) as refused:
+            place.session.sql(
+                "INSERT INTO out SELECT v.id, p.name FROM STREAM visits v LEFT JOIN gone p ON v.person = p.id"
+            )
+    assert str(refused.value) == (
+        f"table gone: 127.0.0.1 port {port} is closed: nothing listens there. Check host and port, and"
+        " firewalls and routes from this machine. The stream has not been started."
+    )
+    assert not place.session.streams.started
+    assert not (place.folder / "checkpoints").exists()
 
 
 def test_two_statements_do_not_share_a_checkpoint(place: Place) -> None:
