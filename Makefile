@@ -7,6 +7,7 @@
 # make test-queries    queries of TPC-H and of a corpus, every form of join, random queries, against Spark itself
 # make test-examples   more random examples of each property than make test tries (EXAMPLES=n)
 # make test-matrix     what depends on versions, in each cell of the matrix of versions (CELLS='3.11-3.5 3.13-4.3')
+# make test-wheel      the wheel of make release with each Python here, and the oldest and newest dependencies
 # make check           format, lint and types only
 # make docs            the documentation site, in site/; a broken link is an error
 # make release         a wheel, a source archive, and a list of what they bring (SBOM, CycloneDX), in dist/
@@ -21,7 +22,7 @@
 
 .POSIX:
 .SUFFIXES:
-.PHONY: demo test test-unit test-spark test-servers test-processes test-queries test-examples test-matrix check docs release bench clean help java
+.PHONY: demo test test-unit test-spark test-servers test-processes test-queries test-examples test-matrix test-wheel check docs release bench clean help java
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -69,6 +70,9 @@ CELLS =
 test-matrix: java
 	@JOBS=$(JOBS) SHARE=$(SHARE) PART=$(PART) .ci/matrix $(CELLS)
 
+test-wheel: java release
+	@VENV=$(VENV) .ci/wheels
+
 check: $(VENV)/.dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -84,6 +88,7 @@ RELEASED = postgres,mysql,http,redis,adbc,notebook,shell,lsp,prometheus,otel
 release: $(VENV)/.release
 	@rm -rf dist build/release
 	@$(BIN)/python -m build --outdir dist . > /dev/null
+	@$(BIN)/twine check --strict dist/*
 	@$(BIN)/python -m venv --without-pip build/release
 	@$(PIP) --python build/release/bin/python install "$$(echo dist/*.whl)[$(RELEASED)]"
 	@$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \

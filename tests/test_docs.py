@@ -170,6 +170,24 @@ def test_the_forms_for_issues_can_be_read() -> None:
         assert len(asked) == len(set(asked)) > 1
 
 
+def test_the_workflow_of_a_release_is_pinned_and_has_no_password() -> None:
+    yaml = pytest.importorskip("yaml")
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    workflow = yaml.safe_load(text)
+    assert "secrets." not in text
+    assert workflow["permissions"] == {}, "a job gets what it names"
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    assert [
+        step["uses"] for step in steps if not re.search(r"@v\d+\.\d+\.\d+$", step.get("uses", "@v0.0.0"))
+    ] == []
+    rights = {name: {*job["permissions"]} for name, job in workflow["jobs"].items()}
+    assert rights == {"build": {"contents"}, "attest": {"attestations", "id-token"}, "publish": {"id-token"}}
+    built = re.findall(r"^release:.*?\n\n", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M | re.S)[0]
+    assert set(re.findall(r"dist/(lookup-hints[\w.-]+)", text)) == set(
+        re.findall(r"dist/(lookup-hints[\w.-]+)", built)
+    )
+
+
 IDIOMS = r"\bfor good\b|\bof yours\b|\bas it comes\b|\bit is so\b|\bstands? on\b|(?<=[.:!?])\s+What (?!is |are |to )"
 NOT_READ_BY_USERS = (
     "docs/decisions",
@@ -216,8 +234,8 @@ def test_the_pages_on_the_api_list_what_can_be_imported() -> None:
 def test_the_supported_versions_are_those_of_the_matrix() -> None:
     page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (4\.\d|3\.5) \| (3\.[\d., ]+) \|", page, re.MULTILINE)
-    matrix = (ROOT / ".ci" / "matrix").read_text(encoding="utf-8")
-    cells = re.findall(r"(3\.\d+)-(\d\.\d)", re.findall(r"^CELLS=\((.*)\)", matrix, re.MULTILINE)[0])
+    listed = (ROOT / ".ci" / "cells").read_text(encoding="utf-8")
+    cells = re.findall(r"(3\.\d+)-(\d\.\d)", re.findall(r"^CELLS=\((.*)\)", listed, re.MULTILINE)[0])
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert set(re.findall(r"Python :: (3\.\d+)", project)) == {python for python, _ in cells}
     assert {(python, spark) for spark, pythons in rows for python in pythons.split(", ")} == set(cells)
@@ -227,7 +245,9 @@ def test_the_oldest_sqlglot_is_tested_with_the_oldest_spark_and_the_newest_with_
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     ((oldest, above),) = re.findall(r'"sqlglot>=(\d+\.\d+),<(\d+)"', project)
     matrix = (ROOT / ".ci" / "matrix").read_text(encoding="utf-8")
-    (cells,) = re.findall(r"^CELLS=\((.*)\)", matrix, re.MULTILINE)
+    (cells,) = re.findall(
+        r"^CELLS=\((.*)\)", (ROOT / ".ci" / "cells").read_text(encoding="utf-8"), re.MULTILINE
+    )
     spark = re.findall(r"-(\d\.\d)", cells)[-1]
     # What no cell names is the newest that pyproject.toml allows.
     assert re.findall(r"^ *(\S+)\) .*sqlglot(\S+)", matrix, re.MULTILINE) == [(spark, f'=={oldest}.*"')]
