@@ -64,6 +64,7 @@ WITH RECURSIVE attributes AS (
 SELECT attname AS name,
        CASE WHEN typtype = 'e' THEN 'enum'
             WHEN typnamespace = 'pg_catalog'::regnamespace THEN typname::text
+            WHEN typname IN ('vector', 'halfvec') AND typtype = 'b' THEN typname::text
             WHEN typcategory = 'A' THEN '_' ELSE '' END AS type,
        coalesce(element.name, '') AS element, coalesce(element.modifier, -1) AS element_modifier, dimensions,
        format_type(oid, attributes.modifier) AS sql,

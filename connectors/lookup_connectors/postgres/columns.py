@@ -21,6 +21,9 @@ from lookup_connectors.shared.text_values import from_texts
 from lookup_hints.errors import nearest
 from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
 
+VECTORS = frozenset({"vector", "halfvec"})
+"""Types of the extension pgvector."""
+
 
 @dataclass(frozen=True)
 class SourceColumn:
@@ -48,6 +51,11 @@ class SourceColumn:
     element_modifier: int = -1
     dimensions: int = 1
 
+    @property
+    def schema(self) -> str:
+        """What stands in SQL before the type of an extension, and before its functions."""
+        return self.sql.rpartition(self.type)[0] if self.type in VECTORS else ""
+
 
 # No value becomes an object of asyncpg, which reads 'infinity' as date.max and is slower than Arrow. The
 # server packs the columns, numbers with a scale as exact text. (docs/decisions/0006, docs/decisions/0240)
@@ -60,7 +68,7 @@ class PostgresColumn:
         field: its declared type.
         selected: SQL that gives its value in a type of the wire.
         wire: that type: ``bigint``, ``float8``, ``boolean``, ``date``, ``timestamp``, ``timestamptz``,
-            ``bytea``, ``text``, or ``json`` in a text.
+            ``bytea``, ``floats`` in bytes, ``text``, or ``json`` in a text.
         to_arrow: makes a column of single values, to find the one that does not fit.
         compared: SQL that a key is compared with: the bare column where an index can be used.
         key: SQL that makes the comparable value of a bound key ``{k}``.
@@ -127,7 +135,7 @@ def plan_column(source: SourceColumn, field: pa.Field) -> PostgresColumn:
     return PostgresColumn(
         source,
         field,
-        selected=rule.selected.format(c=column),
+        selected=rule.selected.format(c=column, s=source.schema),
         wire=rule.wire,
         to_arrow=_value_reader(rule.wire, field.type),
         compared=rule.compared.format(c=column),
@@ -194,6 +202,10 @@ def _is_list_of_texts(kind: pa.DataType) -> bool:
     )
 
 
+def _is_list_of_floats(kind: pa.DataType) -> bool:
+    return bool(types.is_list(kind) and types.is_floating(kind.value_type))
+
+
 def _is_type(expected: pa.DataType) -> Callable[[pa.DataType], bool]:
     return lambda kind: bool(kind == expected)
 
@@ -251,6 +263,8 @@ _RULES = (
     _Rule(types.is_string, frozenset({"enum"}), "text", "{c}::text", key=_ENUM_LABEL, possible=_without_nul),
     _Rule(types.is_string, None, "text", "{c}::text", compared="{c}::text", possible=_without_nul),
     _Rule(is_nested, _JSON, "json", "{c}::text"),
+    # The head of what is sent has the number of dimensions.
+    _Rule(_is_list_of_floats, VECTORS, "floats", "substr({s}vector_send({c}::{s}vector), 5)"),
     # PostgreSQL's own text of each element, as it is of a value alone: JSON has numbers and objects for some.
     _Rule(_is_list_of_texts, None, "json", "to_json({c}::text[])::text", array=True),
     _Rule(is_nested, None, "json", "to_json({c})::text", structured=True),
@@ -289,6 +303,7 @@ _TOLD: dict[str, pa.DataType] = {
     "timestamp": TIMESTAMP_NTZ,
     "timestamptz": TIMESTAMP,
     "interval": pa.duration("us"),
+    **dict.fromkeys(VECTORS, pa.list_(pa.float32())),
 }
 _LARGEST = 38
 

@@ -20,7 +20,7 @@ from lookup_connectors.postgres.failures import (
     PostgresFailures,
     SettingRefused,
 )
-from lookup_connectors.postgres.options import OPTIONS, checked_target, warn_without_effect
+from lookup_connectors.postgres.options import OPTIONS, SEARCH_SETTINGS, checked_target, warn_without_effect
 from lookup_connectors.postgres.url import Target
 from lookup_connectors.shared.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_connectors.shared.logins import connect_by_login
@@ -123,6 +123,8 @@ class PostgresEndpoint:
         )
         in_flight = options[MAX_BYTES_IN_FLIGHT.key]
         pool = PostgresPool(driver_pool, self._failures, in_flight, read_only_session=read_only_session)
+        pool.search = {name: options[option.key] for name, option in SEARCH_SETTINGS.items()
+                       if options[option.key] is not None}  # fmt: skip
         try:
             async with pool.borrowed() as connection:
                 if known and not await connection.fetchval(f"SELECT {_IS_WRITING}"):
@@ -225,6 +227,8 @@ class PostgresPool:
         self._read_only_session = read_only_session
         self.local: Mapping[str, str] = {}
         """Settings that the session lacks: each transaction begins with them."""
+        self.search: Mapping[str, int] = {}
+        """Settings of searches in approximate indexes."""
         self._coming_back: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager

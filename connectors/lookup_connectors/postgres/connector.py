@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import asyncpg
@@ -45,7 +45,15 @@ from lookup_connectors.postgres.lookup_sql import (
     latest_row,
     types_unchanged,
 )
-from lookup_connectors.postgres.options import OPTIONS, check_server, checked_target, database_of, origin_of
+from lookup_connectors.postgres.nearest_sql import EXTENSIONS, OPERATORS, can_find_nearest
+from lookup_connectors.postgres.options import (
+    OPTIONS,
+    SEARCH_SETTINGS,
+    check_server,
+    checked_target,
+    database_of,
+    origin_of,
+)
 from lookup_connectors.postgres.packed_columns import (
     PackedColumn,
     in_declared_type,
@@ -73,6 +81,8 @@ from lookup_hints.spi import (
     HealthCheck,
     HealthRequest,
     LookupRequest,
+    NearestCondition,
+    NearestLookup,
     Option,
     PlacedRows,
     TableSize,
@@ -88,7 +98,7 @@ class _OpenPostgres:
     sizes: AnswerSizes
 
 
-class PostgresConnector(PooledSqlConnector[_OpenPostgres, asyncpg.Connection]):
+class PostgresConnector(PooledSqlConnector[_OpenPostgres, asyncpg.Connection], NearestLookup):
     """A table or view of PostgreSQL 14 or later, or of another server with its protocol."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
@@ -125,6 +135,20 @@ class PostgresConnector(PooledSqlConnector[_OpenPostgres, asyncpg.Connection]):
             return ending_of(cause.sqlstate or "")
         return super().ending(error)
 
+    def can_find_nearest(self, nearest: NearestCondition, *, among: tuple[str, ...]) -> bool:
+        """By extensions of PostgreSQL, and by plain SQL; not in a table of networks."""
+        return not self.required_keys() and can_find_nearest(nearest, self.table.schema)
+
+    def nearest_search(self, nearest: NearestCondition) -> str:
+        if nearest.metric not in OPERATORS:
+            needed = EXTENSIONS.get(nearest.metric, "").partition(" ")[0]
+            return f"asked of PostgreSQL, with {needed}" if needed else "asked of PostgreSQL"
+        if nearest.exact:
+            return "asked of PostgreSQL, which compares all rows of a key"
+        given = {name: self.table.options.get(option.key) for name, option in SEARCH_SETTINGS.items()}
+        told = ", ".join(f"{name} = {value}" for name, value in given.items() if value is not None)
+        return f"asked of pgvector; approximate where it has an index{told and f' ({told})'}"
+
     # The whole table.
 
     # Found on the driver, so that each part means the same to all tasks, also to one that is repeated.
@@ -158,9 +182,8 @@ class PostgresConnector(PooledSqlConnector[_OpenPostgres, asyncpg.Connection]):
             is_unicode = _is_unicode(connection)
         sizes = AnswerSizes(pool.in_flight, relation.row_bytes or 0.0)
         plans = plans_of(relation, self.table)
-        return _OpenPostgres(
-            pool, PostgresStatements(relation.sql, plans, is_unicode, relation.is_wide), sizes
-        )
+        statements = PostgresStatements(relation.sql, plans, is_unicode, relation.is_wide, pool.search)
+        return _OpenPostgres(pool, statements, sizes)
 
     async def _look_up_rows(self, request: LookupRequest) -> Answer:
         for _ in range(_LOOKS_AT_TYPES):
@@ -193,7 +216,7 @@ class PostgresConnector(PooledSqlConnector[_OpenPostgres, asyncpg.Connection]):
         while True:
             query, keys, bound = live.statements.of(request)
             if not keys:
-                is_placed = request.order is not None or self.required_keys()
+                is_placed = request.order or request.nearest or self.required_keys()
                 return [b""] * 2 * (len(request.schema) + bool(is_placed))
             try:
                 is_unchanged, parts = await self._fetch_within_budget(
@@ -207,6 +230,8 @@ class PostgresConnector(PooledSqlConnector[_OpenPostgres, asyncpg.Connection]):
                 # A type that changed may be why: a text has no cast to bigint.
                 if error.permanent and await self._plans_have_changed(live):
                     return None
+                if request.nearest is not None and isinstance(error.__cause__, asyncpg.PostgresError):
+                    raise _nearest_error(error, request.nearest) from error.__cause__
                 raise
             if not is_unchanged:
                 await self._plans_have_changed(live)
@@ -256,8 +281,9 @@ class PostgresConnector(PooledSqlConnector[_OpenPostgres, asyncpg.Connection]):
             plan.source == live.statements.plans[name].source for name, plan in plans.items()
         )
         if not is_same and self._live is live:
-            is_unicode = live.statements.is_unicode
-            statements = PostgresStatements(relation.sql, plans, is_unicode, relation.is_wide)
+            statements = replace(
+                live.statements, relation=relation.sql, plans=plans, is_wide=relation.is_wide
+            )
             self._live = _OpenPostgres(live.pool, statements, live.sizes)
         return not is_same
 
@@ -425,6 +451,16 @@ class PostgresConnector(PooledSqlConnector[_OpenPostgres, asyncpg.Connection]):
 
     async def _list_tables(self, connection: asyncpg.Connection) -> list[str]:
         return await readable_tables(connection)
+
+
+def _nearest_error(error: ConnectorError, nearest: NearestCondition) -> ConnectorError:
+    """``error`` of a search, with what is compared, and what its distance needs."""
+    what = f"The search is by {nearest.metric} of {', '.join(nearest.columns)}."
+    needed = EXTENSIONS.get(nearest.metric)
+    if needed and isinstance(error.__cause__, asyncpg.UndefinedFunctionError):
+        what += f" CREATE EXTENSION {needed} in a schema of the search_path,"
+        what += " or set 'cache' = 'full': workers then hold all rows and compare them."
+    return ConnectorError(f"{error} {what}", permanent=error.permanent)
 
 
 def _is_unicode(connection: asyncpg.Connection) -> bool:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from lookup_connectors.postgres.columns import PostgresColumn
+from lookup_connectors.postgres.packed_columns import BYTES, floats_in
 from lookup_connectors.shared.sql_parts import even_ends
 
 CHUNK_BYTES = 1024 * 1024
@@ -181,10 +182,14 @@ def csv_columns(data: bytes, plans: Sequence[PostgresColumn]) -> list[pa.Array]:
         ),
     )
     columns = [column.combine_chunks() for column in table.columns]
-    return [
-        _decode_hex(column) if plan.wire == "bytea" else column
-        for column, plan in zip(columns, plans, strict=True)
-    ]
+    return [_read_bytes(column, plan.wire) for column, plan in zip(columns, plans, strict=True)]
+
+
+def _read_bytes(column: pa.Array, wire: str) -> pa.Array:
+    if wire not in BYTES:
+        return column
+    values = _decode_hex(column)
+    return floats_in(values) if wire == "floats" else values
 
 
 def _decode_hex(texts: pa.Array) -> pa.Array:

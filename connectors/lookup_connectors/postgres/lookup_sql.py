@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from functools import reduce
 
 import asyncpg
 import pyarrow as pa
@@ -14,11 +15,18 @@ from pyarrow import types
 
 from lookup_connectors.postgres.columns import INTEGERS, PostgresColumn
 from lookup_connectors.postgres.inet_and_cidr import AddressColumn
+from lookup_connectors.postgres.nearest_sql import (
+    OPERATORS,
+    NearestQuery,
+    bind_nearest,
+    bound_kinds,
+    distance_of,
+)
 from lookup_connectors.postgres.packed_columns import PackedColumn, packed_query
 from lookup_connectors.shared.postgres_server import unheld_character, without_characters
 from lookup_connectors.shared.sql_parts import NULLS, condition_of, found_rows
 from lookup_hints.errors import ConnectorError
-from lookup_hints.spi import Filter, FilterValue, LookupRequest, OrderCondition
+from lookup_hints.spi import Filter, FilterValue, LookupRequest, NearestCondition, OrderCondition
 
 # A column of keys, which no column of a table is called as.
 _POSITION = " position"
@@ -34,9 +42,9 @@ class PostgresStatements:
     """Whether the server's encoding is UTF-8."""
     is_wide: bool
     """Whether rows may have large values."""
-    _queries: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], OrderCondition | None], str] = (
-        field(default_factory=dict, init=False)
-    )
+    search: Mapping[str, int] = field(default_factory=dict)
+    """Settings of approximate indexes."""
+    _queries: dict[tuple[object, ...], str] = field(default_factory=dict, init=False)
     # Characters that the server's encoding does not have.
     _strange: set[str] = field(default_factory=set, init=False)
 
@@ -46,26 +54,39 @@ class PostgresStatements:
         Keys that the source's types cannot hold are left out: they are misses, and would fail the batch.
         """
         plans = [self.plans[name] for name in request.key_columns]
-        keys, order = request.keys, request.order
-        is_placed = order is not None or any(isinstance(plan, AddressColumn) for plan in plans)
+        keys, order, nearest = request.keys, request.order, request.nearest
+        is_placed = bool(order or nearest) or any(isinstance(plan, AddressColumn) for plan in plans)
         if is_placed:
             keys = keys.append_column(_POSITION, [pa.array(range(keys.num_rows), pa.int64())])
+        if nearest is not None:
+            keys = self._with_nearest_bound(keys, nearest)
         keys = without_characters(keys, self._strange)
         for plan in plans:
             keys = keys.filter(plan.possible(keys.column(plan.field.name)))
         bound = [plan.bind(keys.column(plan.field.name)) for plan in plans]
         if order is not None:
             bound.append(self.plans[order.column].bind_ordered(keys.column(keys.num_columns - 2)))
+        if nearest is not None:
+            bound += keys.columns[len(plans) : -1]
         if is_placed:
             bound.append(keys.column(_POSITION).cast(pa.string()))
-        asked = request.columns, request.key_columns, request.nulls, order
+        asked = request.columns, request.key_columns, request.nulls, order, nearest
         if asked not in self._queries:
             self._queries[asked] = (
-                self._placed_query(request.columns, plans, order)
+                self._placed_query(request.columns, plans, order, nearest)
                 if is_placed
                 else self._lookup_query(request.columns, plans, request.nulls)
             )
         return self._queries[asked], keys.num_rows, joined(bound) if bound else []
+
+    def _with_nearest_bound(self, keys: pa.Table, nearest: NearestCondition) -> pa.Table:
+        """``keys`` with what is bound in the place of the values; without values that no row is near to."""
+        at = keys.num_columns - 2
+        values = bind_nearest(nearest, [self.plans[name] for name in nearest.columns], keys.column(at))
+        keys = keys.remove_column(at)
+        for number, texts in enumerate(values):
+            keys = keys.add_column(at + number, f" value {number}", texts)
+        return keys.filter(reduce(pc.and_, map(pc.is_valid, values)))
 
     def has_learned_a_character(self, error: ConnectorError) -> bool:
         """Whether ``error`` names a character that is new here, which the server's encoding has not."""
@@ -96,13 +117,27 @@ class PostgresStatements:
         return self._packed(columns, selected, f"{self.relation} WHERE {condition}", bound)
 
     def _placed_query(
-        self, columns: Sequence[str], plans: Sequence[PostgresColumn], order: OrderCondition | None
+        self,
+        columns: Sequence[str],
+        plans: Sequence[PostgresColumn],
+        order: OrderCondition | None,
+        nearest: NearestCondition | None,
     ) -> str:
         """The same of the rows of each key that answer it, with the position of the key of each."""
         equalities = [plan.equality(f"__asked.k{number}") for number, plan in enumerate(plans, start=1)]
         bound = [plan.bound for plan in plans]
         named = [f"{self.plans[name].selected} AS __c{number}" for number, name in enumerate(columns)]
-        if order is None:
+        made: list[str] = []
+        if nearest is not None:
+            compared = [self.plans[name] for name in nearest.columns]
+            kinds = bound_kinds(nearest, compared)
+            values = [f"k{number}" for number in range(len(bound) + 1, len(bound) + len(kinds) + 1)]
+            bound += kinds
+            distance = distance_of(nearest, compared, values, is_unicode=self.is_unicode)
+            made = [f"{sql} AS {name}" for name, sql in (distance.made | self._set_search(nearest)).items()]
+            near = NearestQuery(nearest, compared[0], distance, self.relation, equalities, self.is_unicode)
+            found = near.query(", ".join(named))
+        elif order is None:
             ending = "".join(plan.longest_first for plan in plans if isinstance(plan, AddressColumn))
             condition = " AND ".join(equalities)
             found = f"SELECT {', '.join(named)} FROM {self.relation} WHERE {condition}{ending}"  # noqa: S608  quoted
@@ -121,14 +156,28 @@ class PostgresStatements:
         bound.append("bigint")
         arrays = ", ".join(_array(number, kind, len(bound)) for number, kind in enumerate(bound, start=1))
         names = ", ".join(f"k{number}" for number in range(1, len(bound) + 1))
-        rows = f"unnest({arrays}) AS __asked({names}) CROSS JOIN LATERAL ({found}) AS __found"
+        asked = f"unnest({arrays}) AS __asked({names})"
+        if made:
+            asked = f"(SELECT {', '.join(['*', *made])} FROM {asked} OFFSET 0) AS __asked"  # noqa: S608  quoted
+        rows = f"{asked} CROSS JOIN LATERAL ({found}) AS __found"
         selected = [
             PackedColumn(self.plans[name].wire, f"__c{number}") for number, name in enumerate(columns)
         ]
-        read = dict.fromkeys((*columns, *(() if order is None else order.columns)))
+        by = order or nearest
+        read = dict.fromkeys((*columns, *(() if by is None else by.columns)))
         return self._packed(
             read, [*selected, PackedColumn("bigint", f"k{len(bound)}", is_never_null=True)], rows, len(bound)
         )
+
+    def _set_search(self, nearest: NearestCondition) -> dict[str, str]:
+        """Settings of the statement for approximate indexes, which go on where conditions leave rows out."""
+        if nearest.exact or nearest.metric not in OPERATORS:
+            return {}
+        on = "CASE WHEN current_setting('{0}', true) <> '' THEN set_config('{0}', 'relaxed_order', true) END"
+        names = ("hnsw.iterative_scan", "ivfflat.iterative_scan")
+        settings = {f"i{number}": on.format(name) for number, name in enumerate(names)}
+        given = (f"set_config('{name}', '{value}', true)" for name, value in self.search.items())
+        return settings | {f"s{number}": sql for number, sql in enumerate(given)}
 
     def _packed(self, read: Iterable[str], selected: Sequence[PackedColumn], rows: str, bound: int) -> str:
         """The query for what is ``selected`` of ``rows``, packed.

@@ -39,6 +39,21 @@ def _parse_ports(text: str) -> str:
 
 _PORTS = OptionType("integer, or a list of them", _parse_ports)
 
+SEARCH_SETTINGS = {
+    "hnsw.ef_search": Option(
+        "nearest.ef-search",
+        integer(1, 1000),
+        "Candidates of a search in an HNSW index, for APPROX NEAREST: more find more of the nearest rows."
+        " Default: the server's.",
+    ),
+    "ivfflat.probes": Option(
+        "nearest.probes",
+        integer(1, 32_768),
+        "Lists that a search in an IVFFlat index reads, for APPROX NEAREST. Default: the server's.",
+    ),
+}
+"""By setting of pgvector the option for it."""
+
 OPTIONS: tuple[Option, ...] = (
     Option(
         "url",
@@ -73,6 +88,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     NETWORK_COLUMN,
     ADDRESS_COLUMN,
+    *SEARCH_SETTINGS.values(),
     MAX_BYTES_IN_FLIGHT,
 )
 

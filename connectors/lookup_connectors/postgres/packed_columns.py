@@ -32,6 +32,9 @@ _FIXED: dict[str, tuple[str, str, str, pa.DataType]] = {
     "timestamptz": ("timestamptz_send", "int8send(0)", "q", pa.int64()),
 }
 
+BYTES = ("bytea", "floats")
+"""Types of the wire that are bytes; four of them are a float."""
+
 # What 2000 is in Arrow's counts of days and microseconds, which begin in 1970.
 _SINCE_2000 = {
     "date": pa.scalar(10_957, pa.int32()),
@@ -114,9 +117,9 @@ def _aggregates_of(column: PackedColumn, value: str, is_unicode: bool) -> list[t
         values = f"string_agg(coalesce({send}({value}), {nothing}), '')"
         return [(values, "{}"), (f"string_agg(boolsend({value} IS NOT NULL), '')", "{}")]
     # textsend writes UTF-8, which is the client's encoding: all texts at once, if it is the server's, too.
-    sent = value if is_unicode or column.wire == "bytea" else f"textsend({value})"
+    sent = value if is_unicode or column.wire in BYTES else f"textsend({value})"
     lengths = f"string_agg(int4send(coalesce(octet_length({sent}), -1)), '')"
-    is_text_still = sent == value and column.wire != "bytea"
+    is_text_still = sent == value and column.wire not in BYTES
     return [(lengths, "{}"), (f"string_agg({sent}, '')", "textsend({})" if is_text_still else "{}")]
 
 
@@ -134,9 +137,21 @@ def unpacked(wire: str, first: bytes, second: bytes) -> pa.Array:
     ends = pc.cumulative_sum(pc.max_element_wise(lengths, nothing))
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
     is_there = pc.greater_equal(lengths, nothing).buffers()[1]
-    kind = pa.binary() if wire == "bytea" else pa.string()
+    kind = pa.binary() if wire in BYTES else pa.string()
+    buffers = [is_there, offsets.buffers()[1], pa.py_buffer(second)]
     # No text is looked at: the server has seen to it that it is UTF-8.
-    return pa.Array.from_buffers(kind, len(lengths), [is_there, offsets.buffers()[1], pa.py_buffer(second)])
+    found = pa.Array.from_buffers(kind, len(lengths), buffers)
+    return floats_in(found) if wire == "floats" else found
+
+
+def floats_in(sent: pa.Array) -> pa.Array:
+    """The lists of floats that binaries are, which have no offset."""
+    is_there, ends, data = sent.buffers()
+    numbers = _unpack_numbers("i", data.to_pybytes() if data else b"")
+    floats = pa.Array.from_buffers(pa.float32(), len(numbers), [None, pa.py_buffer(numbers)])
+    counted = pa.Array.from_buffers(pa.int32(), len(sent) + 1, [None, ends])
+    offsets = pc.divide(counted, pa.scalar(4, pa.int32())).buffers()[1]
+    return pa.Array.from_buffers(pa.list_(floats.type), len(sent), [is_there, offsets], children=[floats])
 
 
 def in_declared_type(column: pa.Array, plan: PostgresColumn) -> pa.Array:
