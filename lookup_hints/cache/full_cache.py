@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from uuid import uuid4
@@ -23,16 +24,18 @@ from pyarrow import types
 from lookup_hints.cache.store.full_table import TICKS, Generation, Generations, Note
 from lookup_hints.cache.store.hashing import comparable, distinct, hash_is_exact, hashes_of, in_order
 from lookup_hints.cache.store.invalidations import Invalidations
-from lookup_hints.cache.store.ranges import Bounds, TooLarge
+from lookup_hints.cache.store.ranges import Bounds, RowSearch, TooLarge
 from lookup_hints.cache.store.segment_files import StoreLimits, make_private
 from lookup_hints.cache.task_cache import NOTHING, Cache, NotKept, error_summary
 from lookup_hints.engine.adaptive_batch_size import WINDOW_BYTES
 from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed, distinct_keys
+from lookup_hints.engine.asof_and_ranges import Integers
+from lookup_hints.engine.nearest_rows import NearestRows
 from lookup_hints.errors import ConnectorError, LookupHintsError
 from lookup_hints.lookup_spec import DailyReload, FullCache, LookupSpec, PeriodicReload, Switch
 from lookup_hints.metrics.lookup_metrics import LookupMetrics, MaxGauge
 from lookup_hints.process.open_connectors import scanned
-from lookup_hints.spi.request_and_answer import OrderCondition
+from lookup_hints.spi.request_and_answer import NearestCondition, OrderCondition
 
 RETRY_SECONDS = 60.0
 """A load that failed is tried again after so long, or after the interval of reloads, if that is less."""
@@ -56,11 +59,7 @@ class HeldTable:
     ) -> None:
         assert spec.settings.whole is not None
         self._wanted: FullCache = spec.settings.whole
-        order, bounds = spec.searched_whole, None
-        if isinstance(order, OrderCondition) and order.until is not None:
-            holds = order.operator == ">=", order.until_operator == "<="
-            bounds = Bounds(spec.answer_schema, order.column, order.until, *holds)
-        self._generations = Generations(path, StoreLimits(self._wanted.max_bytes), clock, bounds)
+        self._generations = Generations(path, StoreLimits(self._wanted.max_bytes), clock, _search_of(spec))
         self._clock, self._wall = clock, wall
         self._spec = spec
         self._invalidations: Invalidations | None = None
@@ -78,7 +77,7 @@ class HeldTable:
         note = self._generations.noted()
         if note is not None and note.kind == "cache" and self._generations.newest() is None:
             self._raise_noted(note)
-        return HeldCache(self) if spec.searched_whole is None else RangeCache(self)
+        return HeldCache(self) if spec.searched_whole is None else SearchedCache(self)
 
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
         """The rows of ``keys``; all others have none.
@@ -104,7 +103,7 @@ class HeldTable:
         return KnownAnswers(tuple(Placed(rows, at) for rows, at in known.found), known.missing)
 
     def most(self) -> int:
-        """No value is answered by more rows, where it is asked for ranges; raises as ``probe``."""
+        """No value is answered by many more rows, where it is searched; raises as ``probe``."""
         self._valid_generation()
         return self._generations.most
 
@@ -158,7 +157,7 @@ class HeldTable:
         return current if current is not None and self._is_valid(current) else self._load_first()
 
     def _is_valid(self, current: Generation) -> bool:
-        """Whether the rows of ranges are used: where any row is invalidated, any value may be concerned.
+        """Whether rows that are searched are used: where one is invalidated, any value may be concerned.
 
         By key, those that are invalidated are asked for, and nothing else is.
         """
@@ -235,7 +234,8 @@ class HeldTable:
     def _unreadable_table(self, text: str) -> ConnectorError:
         wanted, tip = "for its FULL cache", "; 'lookup.cache' = 'PARTIAL' asks it by key"
         if self._spec.searched_whole is not None:
-            wanted, tip = "whole, for the ranges that are asked for", ""
+            what = "ranges" if isinstance(self._spec.searched_whole, OrderCondition) else "nearest rows"
+            wanted, tip = f"whole, for the {what} that are asked for", ""
         return ConnectorError(
             f"table {self.name} could not be read {wanted}: {text.rstrip('.')}."
             f" See that the source can be read whole{tip}."
@@ -286,16 +286,39 @@ class HeldCache(Cache):
         return counts if counts.cache_loads else replace(counts, cache_load_millis=MaxGauge(0))
 
 
-# A range has no key to ask by; the whole table is kept sorted by the starts of its ranges.
+def _search_of(spec: LookupSpec) -> Bounds | RowSearch | None:
+    """How the table is searched; None where it is asked by key."""
+    order = spec.searched_whole
+    if isinstance(order, NearestCondition):
+        return RowSearch(spec.answer_schema, partial(_nearest_search, order, spec.table.name), order.most)
+    if order is None or order.until is None:
+        return None
+    holds = order.operator == ">=", order.until_operator == "<="
+    return Bounds(spec.answer_schema, order.column, order.until, *holds)
+
+
+def _nearest_search(
+    condition: NearestCondition, table: str, rows: pa.Table
+) -> Callable[[pa.Array], tuple[Integers, Integers]]:
+    searched = NearestRows(rows, np.zeros(rows.num_rows, np.int64), condition, table)
+
+    def find(values: pa.Array) -> tuple[Integers, Integers]:
+        answers = searched.answering(np.zeros(len(values), np.int64), values)
+        return np.repeat(np.arange(len(values)), np.diff(answers.ends, prepend=0)), answers.rows.to_numpy()
+
+    return find
+
+
+# A range or a distance has no key to ask by; the whole table is kept so that it can be searched.
 # (docs/decisions/0208)
-class RangeCache(HeldCache):
-    """A table that is kept whole, asked for rows whose ranges hold values. There is nobody else to ask."""
+class SearchedCache(HeldCache):
+    """A table that is kept whole, searched for the rows that answer values. There is nobody else to ask."""
 
     def keys_of(self, rows: pa.Table) -> None:
-        """Ascending, as any other: the index has them so."""
+        """Ascending, as any other: the index of ranges has them so."""
 
     def probe(self, keys: Keys, columns: Sequence[str]) -> KnownAnswers:
-        """The rows that hold each of ``keys``.
+        """The rows that answer each of ``keys``.
 
         Raises:
             ConnectorError: the table could not be read, or kept.
@@ -320,7 +343,7 @@ def failing_for(table: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise ConnectorError(
-            f"table {table} is kept whole for the ranges that are asked for, and cannot be:"
+            f"table {table} is kept whole to be searched, and cannot be:"
             f" {error_summary(error).rstrip('.')}. 'access' = 'scan' lets Spark join it."
         ) from error
 

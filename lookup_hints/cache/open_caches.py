@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lookup_hints.cache.task_cache import Cache, StoreCache, TaskCache, error_summary, warn_without_cache
-from lookup_hints.engine.arrow import conform, is_null_key
+from lookup_hints.engine.arrow import conform, is_null_key, with_flat_keys
 from lookup_hints.errors import ConnectorError, InternalError, LookupHintsError
 from lookup_hints.lookup_spec import ChangedColumn, Invalidation, LookupSpec, PartialCache, Switch
 from lookup_hints.process.open_connectors import needing_its_driver
@@ -82,7 +82,8 @@ class OpenCaches:
 
         path = _folder_of(spec, identity, folder).parent
         longest = spec.settings.longest
-        invalidations = Invalidations(path, spec.key_schema, lasting=longest == math.inf)
+        keys = with_flat_keys(spec.key_schema)
+        invalidations = Invalidations(path, keys, lasting=longest == math.inf)
         checks = self._checks.pop((path, invalidations.source), None)
         if checks is None:
             checks = Checks(path, invalidations, changed.interval, changed.step, longest, time.monotonic)
@@ -193,7 +194,7 @@ def _folder_of(spec: LookupSpec, identity: str, folder: Path | None) -> Path:
 
     if folder is None:
         raise OSError(0, "Spark has given this worker no folder")
-    if not can_hash(spec.key_schema):
+    if spec.searched_whole is None and not can_hash(with_flat_keys(spec.key_schema)):
         kinds = ", ".join(map(str, spec.key_schema.types))
         raise TypeError(f"no cache is kept by keys of the types {kinds}")
     return folder / "cache" / name_of(spec, identity)
@@ -228,7 +229,7 @@ def _apply_invalidations(folder: Path, spec: LookupSpec) -> Invalidations:
     longest = spec.settings.longest
     is_lasting = longest == math.inf
     most = MOST_CHANGED if is_lasting else math.inf  # notes that stay would fill the disk
-    invalidations = Invalidations(folder, spec.key_schema, lasting=is_lasting)
+    invalidations = Invalidations(folder, with_flat_keys(spec.key_schema), lasting=is_lasting)
     for session, told in groupby(spec.settings.invalidations, key=attrgetter("session")):
         who = invalidations.name_of(session)
         done = invalidations.number(who)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed
+from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed, flat_keys
 from lookup_hints.engine.backlog import Learn
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.lookup_spec import LookupSpec
@@ -99,7 +99,7 @@ class StoreCache(Cache):
         self._damaged_before = store.damaged
 
     def probe(self, keys: Keys, columns: Sequence[str]) -> KnownAnswers:
-        known = self._store.probe(keys.table, columns, self._past_versions(keys))
+        known = self._store.probe(flat_keys(keys.table), columns, self._past_versions(keys))
         if self._store.damaged > self._damaged_before:
             self._warn("a file of it is damaged and is not used")
         found, refreshing, fallback = (
@@ -132,7 +132,7 @@ class StoreCache(Cache):
 
         self._store.learn(
             [
-                Answers(keys, found.rows, found.positions, missing, asked)
+                Answers(flat_keys(keys), found.rows, found.positions, missing, asked)
                 for keys, found, missing, asked in learned
             ]
         )

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
@@ -66,7 +68,12 @@ def distinct_keys(rows: pa.Table) -> Keys:
 
 
 def ordered_keys(rows: pa.Table) -> Keys:
-    """``distinct_keys``, ascending: what a source's index has side by side is then asked together."""
+    """``distinct_keys``, ascending: what a source's index has side by side is then asked together.
+
+    Vectors and points are not sorted.
+    """
+    if any(types.is_nested(kind) for kind in rows.schema.types):
+        return distinct_keys(rows)
     if rows.num_columns == 1 and _has_few_repeats(column := whole(rows.column(0))):
         return _keys_by_sorting(column, rows.schema)
     keys = distinct_keys(rows)
@@ -140,8 +147,56 @@ def _inverse_permutation(order: pa.Array) -> pa.Array:
 def _column_keys(rows: pa.Table, name: str) -> Keys:
     field = rows.schema.field(name)
     nulls = "encode" if is_null_key(field) else "mask"
-    encoded = one_zero(whole(rows.column(name))).dictionary_encode(null_encoding=nulls)
-    return Keys(pa.table([encoded.dictionary], schema=pa.schema([field])), encoded.indices)
+    column = whole(rows.column(name))
+    encoded = one_zero(_flat_column(column)).dictionary_encode(null_encoding=nulls)
+    keys = encoded.dictionary
+    if types.is_nested(field.type):
+        keys = column.take(pc.index_in(count_up_to(len(keys)), value_set=encoded.indices))
+    return Keys(pa.table([keys], schema=pa.schema([field])), encoded.indices)
+
+
+def with_flat_keys(schema: pa.Schema) -> pa.Schema:
+    """The schema of ``flat_keys`` of a table with ``schema``."""
+    return pa.schema([each.with_type(pa.binary()) if types.is_nested(each.type) else each for each in schema])
+
+
+# A vector or a point is a key by its bytes. Some are asked twice so: those that differ in the sign of a zero.
+def flat_keys(keys: pa.Table) -> pa.Table:
+    """``keys``, whose vectors and points are bytes."""
+    columns = [_flat_column(whole(column)) for column in keys.columns]
+    return pa.Table.from_arrays(columns, schema=with_flat_keys(keys.schema))
+
+
+def without_null_parts(column: pa.Array) -> pa.Array:
+    """``column`` with NULL for vectors and points in which there is one."""
+    if types.is_struct(column.type):
+        is_whole = reduce(pc.and_, (part.is_valid() for part in column.flatten()))
+    elif types.is_list(column.type) and column.flatten().null_count:
+        parents = pc.list_parent_indices(column).filter(column.flatten().is_null())
+        is_whole = pc.invert(are_among(pc.unique(parents.cast(pa.int32())), len(column)))
+    else:
+        return column
+    return pc.if_else(is_whole, column, pa.scalar(None, column.type))
+
+
+def _flat_column(column: pa.Array) -> pa.Array:
+    if types.is_struct(column.type):
+        parts = [_bytes_of_items(part, np.arange(len(part) + 1)) for part in column.flatten()]
+        joined = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary()), null_handling="replace")
+        return pc.if_else(column.is_valid(), joined, pa.scalar(None, pa.binary()))
+    if types.is_list(column.type):
+        lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+        joined = _bytes_of_items(column.flatten(), np.append(0, np.cumsum(lengths)))
+        return pc.if_else(column.is_valid(), joined, pa.scalar(None, pa.binary()))
+    return column
+
+
+def _bytes_of_items(items: pa.Array, ends: npt.NDArray[np.int64]) -> pa.Array:
+    """The bytes of numbers; those between each two ``ends`` together."""
+    width = items.type.bit_width // 8
+    data = pa.concat_arrays([items[:0], items])  # from the start of its buffer on
+    offsets = pa.py_buffer((ends * width).astype(np.int32))
+    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, offsets, data.buffers()[1]])
 
 
 def one_zero(column: pa.Array) -> pa.Array:

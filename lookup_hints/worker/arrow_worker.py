@@ -32,7 +32,14 @@ from lookup_hints.engine.adaptive_batch_size import (
     window_sizes,
     windows,
 )
-from lookup_hints.engine.arrow import Keys, distinct_keys, ordered_keys, whole, without_keys
+from lookup_hints.engine.arrow import (
+    Keys,
+    distinct_keys,
+    ordered_keys,
+    whole,
+    without_keys,
+    without_null_parts,
+)
 from lookup_hints.engine.async_runner import AsyncRunner, run_async
 from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.permits import UNLIMITED, RequestLimiter, limiter_of
@@ -49,7 +56,7 @@ from lookup_hints.process.open_connectors import Opened, OpenedAsync, OpenedSync
 from lookup_hints.process.pickled_connector import PickledConnector
 from lookup_hints.process.running_task import running_statement, teller
 from lookup_hints.pyspark_internals import leave_input_unread
-from lookup_hints.spi import AsyncRowLookup
+from lookup_hints.spi import AsyncRowLookup, NearestCondition
 from lookup_hints.spi.secrets import without_secrets
 from lookup_hints.worker.dead_letter_files import DeadLetterWriter
 
@@ -285,7 +292,11 @@ class _Task:
         return (self._memory.recall(self._keys_of(rows)) for rows in wanted)
 
     def _keys_of(self, rows: pa.Table) -> Keys:
-        """The keys of a window; the ordered column's values are beside them."""
+        """The keys of a window; the values that rows are compared with are beside them."""
+        if isinstance(self._spec.order, NearestCondition):
+            last = rows.num_columns - 1
+            values = without_null_parts(whole(rows.column(last)))
+            rows = rows.set_column(last, rows.schema.field(last), values)
         keys_of = distinct_keys if self._spec.by_row else ordered_keys
         if self._spec.chosen_order is None:
             return self._memory.keys_of(rows) or keys_of(rows)

@@ -31,7 +31,15 @@ from lookup_hints.cache.store.hashing import (
     is_null_key,
 )
 from lookup_hints.cache.store.invalidations import Invalidations
-from lookup_hints.cache.store.ranges import Bounds, Ranges, TooLarge, write_ranges
+from lookup_hints.cache.store.ranges import (
+    Bounds,
+    Ranges,
+    RowSearch,
+    SearchedRows,
+    TooLarge,
+    write_ranges,
+    write_rows,
+)
 from lookup_hints.cache.store.segment_entries import (
     Chosen,
     Content,
@@ -316,19 +324,23 @@ class Generations:
 
     A generation is a folder of segments. It is made under another name and renamed: it is there as a whole,
     or it is not. Whoever makes one has the lock ``loading`` for that time; if it is killed, the lock is free,
-    and whoever has it next finds what was left. With ``bounds``
-    rows are asked for by values in their ranges.
+    and whoever has it next finds what was left. With ``by``
+    rows are asked for by values in their ranges, or searched.
 
     Raises:
         OSError: there can be no such folder.
     """
 
     def __init__(
-        self, path: Path, limits: StoreLimits, clock: Callable[[], float], bounds: Bounds | None = None
+        self,
+        path: Path,
+        limits: StoreLimits,
+        clock: Callable[[], float],
+        by: Bounds | RowSearch | None = None,
     ) -> None:
         make_private(path)
-        self.path, self._limits, self._clock, self._bounds = path, limits, clock, bounds
-        self._opened: tuple[Generation, FullTable | Ranges] | None = None
+        self.path, self._limits, self._clock, self._by = path, limits, clock, by
+        self._opened: tuple[Generation, FullTable | Ranges | SearchedRows] | None = None
         self.damaged = 0
         """How many generations could not be read."""
 
@@ -357,10 +369,12 @@ class Generations:
                 return newest
             try:
                 folder = self.path / newest.name
-                if self._bounds is None:
+                if self._by is None:
                     self._opened = newest, FullTable.opened(folder, newest.parts)
+                elif isinstance(self._by, Bounds):
+                    self._opened = newest, Ranges.opened(folder, newest.rows, self._by)
                 else:
-                    self._opened = newest, Ranges.opened(folder, newest.rows, self._bounds)
+                    self._opened = newest, SearchedRows.opened(folder, newest.rows, self._by)
             except FileNotFoundError:  # a newer one has replaced it
                 continue
             except (NotASegment, pa.ArrowException):
@@ -371,9 +385,9 @@ class Generations:
 
     @property
     def most(self) -> int:
-        """The most rows that the generation that is ``opened`` has for a value in ranges."""
+        """The most rows that the generation that is ``opened`` has for a value."""
         assert self._opened is not None
-        return self._opened[1].most if isinstance(self._opened[1], Ranges) else 1
+        return 1 if isinstance(self._opened[1], FullTable) else self._opened[1].most
 
     def probe(
         self, keys: pa.Table, columns: Sequence[str], invalidations: Invalidations | None = None
@@ -381,7 +395,7 @@ class Generations:
         """The rows of ``keys`` in the opened generation, without those invalidated since."""
         assert self._opened is not None
         generation, whole = self._opened
-        if isinstance(whole, Ranges) or invalidations is None:
+        if not isinstance(whole, FullTable) or invalidations is None:
             return whole.probe(keys, columns)
         began = generation.began / TICKS
         return whole.probe(
@@ -413,10 +427,12 @@ class Generations:
         folder = self.path / f"{uuid4().hex}{TEMPORARY}"
         folder.mkdir(mode=0o700)
         try:
-            if self._bounds is None:
+            if self._by is None:
                 rows = write(folder, batches, keys, self._limits)
+            elif isinstance(self._by, Bounds):
+                rows = [write_ranges(folder, batches, self._by, self._limits)]
             else:
-                rows = [write_ranges(folder, batches, self._bounds, self._limits)]
+                rows = [write_rows(folder, batches, self._by.schema, self._limits)]
             number = 1 + (last.number if last is not None else 0)
             new = Generation(number, began, self.now, sum(rows), len(rows))
             folder.rename(self.path / new.name)

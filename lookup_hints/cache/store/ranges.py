@@ -1,8 +1,11 @@
-"""A whole table as ranges: rows by their starts, mapped into memory, asked for those that hold a value."""
+"""A whole table in one file, mapped into memory and asked for the rows that answer values.
+
+Rows are kept by the starts of their ranges, or as they come, for others to search.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -71,14 +74,7 @@ class Ranges:
             NotASegment: it is damaged.
             OSError: it is not there, or there is no room to map it.
         """
-        path = folder / _FILE
-        nbytes = path.stat().st_size
-        if not has_room_for(nbytes):
-            raise OSError(0, "there is no room to map the table")
-        with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as stream:
-            table = stream.read_all()
-        if table.num_rows != rows:
-            raise NotASegment("some of its rows are missing")
+        table, nbytes = _map_rows(folder, rows)
         return cls(table, bounds, nbytes)
 
     @cached_property
@@ -95,10 +91,7 @@ class Ranges:
         side = "right" if self._bounds.holds_start else "left"
         begun = np.searchsorted(self._starts, values, side=side)  # type: ignore[call-overload]
         asked, at = (self._match_last_begun if self._is_disjoint else self._match_all)(values, begun)
-        missing = np.ones(len(values), np.bool_)
-        missing[asked] = False
-        found = (self._rows.select(list(columns)).take(pa.array(at)), pa.array(asked, pa.int32()))
-        return ProbeResult((found,) if len(at) else (), pa.array(np.flatnonzero(missing), pa.int32()))
+        return _result_of(self._rows.select(list(columns)), len(values), asked, at)
 
     # 0.2 us for each value, against 3.5 us down the tree. (docs/decisions/0208)
     def _match_last_begun(self, values: Ordered, begun: Positions) -> tuple[Positions, Positions]:
@@ -140,6 +133,68 @@ class Ranges:
         return lasts.astype(np.bool_)
 
 
+@dataclass(frozen=True)
+class RowSearch:
+    """How rows are searched that are kept as they come.
+
+    Args:
+        schema: their columns.
+        prepare: makes of all rows what finds some of them: of values the positions of those that are
+            answered, and for each that of a row.
+        most: about so many rows answer a value at most.
+    """
+
+    schema: pa.Schema
+    prepare: Callable[[pa.Table], Callable[[pa.Array], tuple[Positions, Positions]]]
+    most: int
+
+
+class SearchedRows:
+    """The rows of one table, mapped into memory; they outlive their file."""
+
+    def __init__(self, rows: pa.Table, search: RowSearch, nbytes: int) -> None:
+        self.nbytes, self.most, self._rows = nbytes, search.most, rows
+        self._find = search.prepare(rows)
+
+    @classmethod
+    def opened(cls, folder: Path, rows: int, search: RowSearch) -> SearchedRows:
+        """The table in ``folder``, which has this many rows; raises as that of ``Ranges``."""
+        table, nbytes = _map_rows(folder, rows)
+        return cls(table, search, nbytes)
+
+    def probe(self, keys: pa.Table, columns: Sequence[str]) -> ProbeResult:
+        """The rows that answer each of ``keys``, values in one column; the others are answered by none."""
+        asked, at = self._find(keys.column(0).combine_chunks())
+        return _result_of(self._rows.select(list(columns)), keys.num_rows, asked, at)
+
+
+def _map_rows(folder: Path, rows: int) -> tuple[pa.Table, int]:
+    path = folder / _FILE
+    nbytes = path.stat().st_size
+    if not has_room_for(nbytes):
+        raise OSError(0, "there is no room to map the table")
+    with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as stream:
+        table = stream.read_all()
+    if table.num_rows != rows:
+        raise NotASegment("some of its rows are missing")
+    return table, nbytes
+
+
+def _result_of(rows: pa.Table, count: int, asked: Positions, at: Positions) -> ProbeResult:
+    """The answer for ``count`` values, of which those at ``asked`` have the rows ``at``."""
+    missing = np.ones(count, np.bool_)
+    missing[asked] = False
+    found = (rows.take(pa.array(at)), pa.array(asked, pa.int32()))
+    return ProbeResult((found,) if len(at) else (), pa.array(np.flatnonzero(missing), pa.int32()))
+
+
+def write_rows(
+    folder: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema, limits: StoreLimits
+) -> int:
+    """Write the rows of ``batches`` into ``folder`` as they come; raises as ``write_ranges``."""
+    return _write_file(folder, _collect_rows(batches, schema, limits).combine_chunks())
+
+
 def write_ranges(folder: Path, batches: Iterable[pa.RecordBatch], bounds: Bounds, limits: StoreLimits) -> int:
     """Write the rows of ``batches`` into ``folder``, but for those that hold nothing; tells how many.
 
@@ -149,21 +204,28 @@ def write_ranges(folder: Path, batches: Iterable[pa.RecordBatch], bounds: Bounds
         TooLarge: they do not fit.
         OSError: they cannot be written.
     """
-    held, rows, nbytes = [], 0, 0
-    for batch in batches:
-        held.append(batch)
-        rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes
-        if not limits.allow(rows, nbytes):
-            raise TooLarge("the table takes more room than the limits of its cache give it")
-    table = pa.Table.from_batches(held, bounds.schema)
+    table = _collect_rows(batches, bounds.schema, limits)
     start, end = table.column(bounds.start), table.column(bounds.end)
     table = table.filter(pc.and_(start.is_valid(), end.is_valid())).combine_chunks()
     starts, ends = _to_sortable(table.column(bounds.start)), _to_sortable(table.column(bounds.end))
     order = np.argsort(starts, kind="stable")
     starts, ends = starts[order], ends[order]
     holds_some = (starts <= ends if bounds.holds_both else starts < ends).astype(np.bool_)
-    table = table.take(pa.array(order[holds_some]))
-    with pa.OSFile(str(folder / _FILE), "wb") as sink, pa.ipc.new_file(sink, bounds.schema) as file:
+    return _write_file(folder, table.take(pa.array(order[holds_some])))
+
+
+def _collect_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limits: StoreLimits) -> pa.Table:
+    held, rows, nbytes = [], 0, 0
+    for batch in batches:
+        held.append(batch)
+        rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes
+        if not limits.allow(rows, nbytes):
+            raise TooLarge("the table takes more room than the limits of its cache give it")
+    return pa.Table.from_batches(held, schema)
+
+
+def _write_file(folder: Path, table: pa.Table) -> int:
+    with pa.OSFile(str(folder / _FILE), "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
         file.write_table(table)
     return int(table.num_rows)
 

@@ -162,13 +162,13 @@ def test_where_many_ranges_hold_a_value_few_values_are_asked_at_once(monkeypatch
     monkeypatch.setattr(full_cache, "WINDOW_BYTES", 4000)
     networks = Networks(*((0, 100, "x" * 10) for _ in range(20)))
     asked: list[int] = []
-    probe = full_cache.RangeCache.probe
+    probe = full_cache.SearchedCache.probe
 
-    def counted(self: full_cache.RangeCache, keys: Keys, columns: list[str]) -> KnownAnswers:
+    def counted(self: full_cache.SearchedCache, keys: Keys, columns: list[str]) -> KnownAnswers:
         asked.append(keys.table.num_rows)
         return probe(self, keys, columns)
 
-    monkeypatch.setattr(full_cache.RangeCache, "probe", counted)
+    monkeypatch.setattr(full_cache.SearchedCache, "probe", counted)
     found, counts = run(networks, *range(50))
     assert found == [["x" * 10] * 20] * 50
     assert max(asked) < 10

@@ -405,3 +405,27 @@ def test_an_answer_with_one_row_for_each_key_in_order_is_placed_so() -> None:
         0,
         None,
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (
+            pa.list_(pa.float32()),
+            [[1.0, 2.0], None, [1.0], [1.0, 2.0], [], [math.nan], [1.0], [math.nan], []],
+        ),
+        (
+            pa.struct([("x", pa.float64()), ("day", pa.int32())]),
+            [{"x": 1.0, "day": 2}, None, {"x": 1.0, "day": 3}, {"x": 1.0, "day": 2}],
+        ),
+    ],
+)
+def test_a_vector_or_a_point_is_a_key_by_its_bytes(kind: pa.DataType, values: list[Any]) -> None:
+    column = pa.array([values[0], *values], kind)[1:]  # it begins elsewhere in its buffers
+    rows = pa.table({"shop": ["a"] * (len(values) - 1) + ["b"], "value": column})
+    for keys in (distinct_keys(rows), ordered_keys(rows)):
+        told = list(zip(*(column.to_pylist() for column in keys.table.columns), strict=True))
+        asked = list(zip(rows.column(0).to_pylist(), values, strict=True))
+        again = [None if code is None else told[code] for code in keys.codes.to_pylist()]
+        assert repr(again) == repr([None if value is None else (shop, value) for shop, value in asked])
+        assert len({repr(each) for each in told}) == len(told)
