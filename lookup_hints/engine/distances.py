@@ -10,7 +10,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -41,7 +41,8 @@ class Compared:
     Args:
         data: a number, a vector, a point or a text each.
         is_known: which are at a distance at all: no NULL is in them.
-        is_nan: which are at the distance NaN from everything.
+        is_nan: which are at the distance NaN from everything, which is the farthest, or the nearest where
+            Spark is asked for the greatest similarity.
         is_odd: which are so large or so small that no bounds are known: their bounds are infinite.
         sizes: the dimensions of vectors, and the lengths of texts.
         norms: the lengths of vectors, and how far points are from zero.
@@ -77,9 +78,6 @@ def _compared_side(
 class Metric(ABC):
     """One way to compare rows with values."""
 
-    nan_is_nearest = False
-    """Whether NaN is the nearest, as for similarities, or the farthest."""
-
     @abstractmethod
     def read(self, columns: Sequence[pa.Array]) -> Compared:
         """Rows or values, from the columns of the condition."""
@@ -99,13 +97,15 @@ class Metric(ABC):
     def _spread_error(
         self, scores: NumberArray, error: NumberArray, values: Compared, rows: Compared, pairs: Pairs
     ) -> tuple[NumberArray, NumberArray]:
-        """``scores`` with their ``error`` on both sides, and what is NaN or odd in its place."""
+        """``scores`` with their ``error`` on both sides, of NaN and of what is odd without bounds.
+
+        All rows are equally far from a value that is NaN itself.
+        """
         at, of = pairs
-        is_odd, is_nan = values.is_odd[at] | rows.is_odd[of], values.is_nan[at] | rows.is_nan[of]
-        nan = -np.inf if self.nan_is_nearest else np.inf
+        is_odd, is_nan = values.is_odd[at] | rows.is_odd[of] | rows.is_nan[of], values.is_nan[at]
         with np.errstate(invalid="ignore"):
             low, high = np.where(is_odd, -np.inf, scores - error), np.where(is_odd, np.inf, scores + error)
-        return np.where(is_nan, nan, low), np.where(is_nan, nan, high)
+        return np.where(is_nan, 0.0, low), np.where(is_nan, 0.0, high)
 
 
 class RowIndex(ABC):
@@ -208,9 +208,10 @@ class Difference(Metric):
         elif types.is_decimal(kind):
             column = pc.cast(column, pa.float64())
         data = pc.fill_null(column, pa.scalar(0).cast(column.type)).to_numpy(zero_copy_only=False)
-        return _compared_side(
-            data if data.dtype.kind == "f" else data.astype(np.int64), _read_mask(column.is_valid())
-        )
+        is_known = _read_mask(column.is_valid())
+        if data.dtype.kind != "f":
+            return _compared_side(data.astype(np.int64), is_known)
+        return _compared_side(data, is_known, np.isnan(data), np.isinf(data))
 
     def bounds(self, values: Compared, rows: Compared, pairs: Pairs) -> tuple[NumberArray, NumberArray]:
         one, other = values.data[pairs[0]], rows.data[pairs[1]]
@@ -218,10 +219,10 @@ class Difference(Metric):
             apart = np.maximum(one, other).view(np.uint64) - np.minimum(one, other).view(np.uint64)
             return apart, apart
         with np.errstate(invalid="ignore", over="ignore"):
-            score = np.abs(one - other).astype(np.float64)
-        # The bits of numbers that are not negative sort as these do, and NaN is above all.
-        bits = np.where(np.isnan(score), np.nan, score).view(np.int64)
-        return bits, bits
+            scores = np.abs(one - other).astype(np.float64)
+        # From an infinite value all numbers are equally far.
+        values = replace(values, is_odd=np.zeros_like(values.is_odd))
+        return self._spread_error(scores, np.zeros_like(scores), values, rows, pairs)
 
 
 class Decimals(Difference):
@@ -246,7 +247,7 @@ class Vectors(Metric):
     """
 
     def __init__(self, name: str) -> None:
-        self.name, self.nan_is_nearest = name, name != "l2"
+        self.name = name
 
     def bytes_of_pair(self, rows: Compared) -> int:
         return 128 + 24 * int(rows.data.shape[1])

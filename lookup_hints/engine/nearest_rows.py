@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -53,12 +54,15 @@ class NearestRows:
         self._metric = metric_of(condition, rows.schema)
         self._rows = self._metric.read([whole(rows.column(name)) for name in condition.columns])
         known = np.flatnonzero(self._rows.is_known)
-        nan = known[self._rows.is_nan[known]]
-        if len(nan):  # all are equally near
-            known = np.setdiff1d(known, nan[~self._are_first(owners[nan], nan, condition.most)])
-        own = owners[known]
-        self._order = known if (np.diff(own) >= 0).all() else known[np.argsort(own, kind="stable")]
-        self._owners = owners[self._order]
+        known = (
+            known if (np.diff(owners[known]) >= 0).all() else known[np.argsort(owners[known], kind="stable")]
+        )
+        is_other = self._rows.is_nan[known] | self._rows.is_odd[known]
+        self._order, self._others = known[~is_other], known[is_other]
+        if len(nan := self._others[self._rows.is_nan[self._others]]):  # all are equally near
+            late = nan[~self._are_first(owners[nan], nan, condition.most)]
+            self._others = self._others[~np.isin(self._others, late)]
+        self._owners, self._owners_of_others = owners[self._order], owners[self._others]
         self._indexes: dict[int, RowIndex] = {}
 
     def answering(self, keys: Integers, values: pa.Array) -> Answering:
@@ -74,7 +78,7 @@ class NearestRows:
         if isinstance(self._metric, Vectors):
             compared = self._fit_dimensions(compared, first, last)
         at, of = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for pairs in self._find_candidates(compared, keys, first, last):
+        for pairs in self._with_others(keys, first, last, self._find_candidates(compared, keys, first, last)):
             near = self._choose_nearest(compared, pairs)
             at.append(pairs[0][near])
             of.append(pairs[1][near])
@@ -145,17 +149,26 @@ class NearestRows:
     ) -> Iterator[Pairs]:
         """The candidates of the values ``own``, which are all of one key."""
         begin = int(first[own[0]])
-        rows = self._order[begin : last[own[0]]]
-        is_plain = ~(self._rows.is_nan[rows] | self._rows.is_odd[rows])
-        if not is_plain.any():
-            yield from self._every_pair(own, first, last)
-            return
         if begin not in self._indexes:
-            self._indexes[begin] = self._metric.index(self._rows, rows[is_plain])
-        others = rows[~is_plain]
-        for at, of in self._indexes[begin].candidates(values, own, self._condition.most):
-            some = np.unique(at)
-            yield np.append(at, np.repeat(some, len(others))), np.append(of, np.tile(others, len(some)))
+            self._indexes[begin] = self._metric.index(self._rows, self._order[begin : last[own[0]]])
+        yield from self._indexes[begin].candidates(values, own, self._condition.most)
+
+    # Where they belong is not known, so they are never counted, and always come along.
+    def _with_others(
+        self, keys: Integers, first: Integers, last: Integers, found: Iterator[Pairs]
+    ) -> Iterator[Pairs]:
+        """The pairs of ``found``, and pairs of the same values with the rows that are NaN or odd."""
+        if not len(self._others):
+            yield from found
+            return
+        none = np.zeros(0, np.int64)
+        bare = np.flatnonzero((first == last) & (keys >= 0))
+        for at, of, own in chain(((at, of, np.unique(at)) for at, of in found), ((none, none, bare),)):
+            sides = (np.searchsorted(self._owners_of_others, keys[own], side) for side in ("left", "right"))
+            begin, end = sides
+            for which, place in expanded(begin, end, int((end - begin).sum())):
+                at, of = np.append(at, own[which]), np.append(of, self._others[place])
+            yield at, of
 
     def _fit_dimensions(self, values: Compared, first: Integers, last: Integers) -> Compared:
         """``values`` as wide as the rows; those that are wider have no rows."""

@@ -119,19 +119,23 @@ def trigrams(text: str) -> set[str]:
     return {f"  {word} "[at : at + 3] for word in words for at in range(len(word) + 1)}
 
 
-def rank(metric: str, score: Any) -> tuple[int, Any]:
-    """NaN is the largest distance, and the greatest similarity."""
-    if isinstance(score, float) and math.isnan(score):
-        return (-1 if metric in ("cosine", "inner-product") else 1), 0.0
-    return 0, score
+def rank(score: Any, nan: int) -> tuple[int, Any]:
+    """NaN is the largest distance, and the greatest similarity: behind the others, or before them."""
+    return (nan, 0.0) if isinstance(score, float) and math.isnan(score) else (0, score)
 
 
 def ranked(
-    metric: str, most: int, rows: list[tuple[int, Any]], key: int | None, value: Any, among: Iterable[int]
+    metric: str,
+    most: int,
+    rows: list[tuple[int, Any]],
+    asked: tuple[int | None, Any],
+    among: Iterable[int],
+    nan: int,
 ) -> list[int]:
     """The positions that Spark keeps of the rows ``among`` all: by distance, and then by position."""
+    key, value = asked
     scores = [
-        (rank(metric, score), at)
+        (rank(score, nan), at)
         for at in among
         if rows[at][0] == key and value is not None and rows[at][1] is not None
         if (score := spark_score(metric, value, rows[at][1])) is not None
@@ -170,14 +174,16 @@ def check(
     metric: str, kind: pa.DataType, most: int, rows: list[tuple[int, Any]], asked: list[tuple[int, Any]]
 ) -> None:
     """What Spark keeps of each answer is what it keeps of all rows."""
-    is_exact = metric in ("difference", "levenshtein", "trigram") and not pa.types.is_decimal(kind)
-    for (key, value), found in zip(asked, answered(metric, kind, most, rows, asked), strict=True):
-        due = ranked(metric, most, rows, key, value, range(len(rows)))
-        assert ranked(metric, most, rows, key, value, found) == due, (key, value)
+    is_exact = metric in ("difference", "levenshtein", "trigram") and kind not in INEXACT
+    for own, found in zip(asked, answered(metric, kind, most, rows, asked), strict=True):
+        for nan in (1, -1):
+            due = ranked(metric, most, rows, own, range(len(rows)), nan)
+            assert ranked(metric, most, rows, own, found, nan) == due, own
         assert len(set(found)) == len(found)
         assert not is_exact or sorted(found) == sorted(due)
 
 
+INEXACT = {pa.decimal128(12, 2), pa.float64(), pa.float32()}  # the latter as there are NaN and infinity
 VECTOR, POINT = pa.list_(pa.float32()), pa.struct([("x", pa.float64()), ("y", pa.float64())])
 FLOATS = st.sampled_from([0.0, -0.0, 1.0, -2.0, 0.5, 3.25, math.nan, math.inf, -math.inf, None, 1e30, 1e-30])
 SMALL = st.sampled_from([0.0, 1.0, 2.0, -1.0, 0.1])
