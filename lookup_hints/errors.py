@@ -9,8 +9,11 @@ Every error keeps what it says in ``args``, so it survives the trip from a Spark
 
 from __future__ import annotations
 
+import errno
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -18,6 +21,20 @@ from functools import partial
 
 class LookupHintsError(Exception):
     """Base of every error that this library raises on purpose."""
+
+
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+@contextmanager
+def naming_file(file: str | os.PathLike[str]) -> Iterator[None]:
+    """A block whose errors of a disk name ``file``; the system names no file that is open already."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in _DISK_ERRORS:
+            error.filename = os.fspath(file)
+        raise
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,9 @@ MOST_RUNS = 3000
 Failure = Callable[[], BaseException]
 
 
-def _system_error(number: int) -> Failure:
-    return lambda: OSError(number, os.strerror(number), "injected")
+def _system_error(number: int, named: bool = True) -> Failure:
+    """What the system says; of an open file it does not say the name."""
+    return lambda: OSError(number, os.strerror(number), *(["injected"] if named else []))
 
 
 def _cannot_start_thread() -> BaseException:
@@ -78,16 +79,20 @@ class Target:
 
 
 _FULL, _BROKEN, _DENIED = (_system_error(each) for each in (errno.ENOSPC, errno.EIO, errno.EACCES))
+_FULL_DISK, _BROKEN_DISK = (_system_error(each, named=False) for each in (errno.ENOSPC, errno.EIO))
+_NO_LOCKS = _system_error(errno.ENOLCK, named=False)
 
 FILES = (
-    *(Target(os, name, _FULL) for name in ("mkdir", "write", "pwrite", "ftruncate", "link", "symlink")),
-    *(Target(os, name, _BROKEN) for name in ("read", "fsync", "rename", "replace", "scandir", "listdir")),
-    *(Target(os, name, _BROKEN) for name in ("unlink", "remove", "rmdir", "stat", "lstat", "fstat")),
+    *(Target(os, name, _FULL) for name in ("mkdir", "link", "symlink")),
+    *(Target(os, name, _FULL_DISK) for name in ("write", "pwrite", "ftruncate")),
+    *(Target(os, name, _BROKEN_DISK) for name in ("read", "fsync", "fstat")),
+    *(Target(os, name, _BROKEN) for name in ("rename", "replace", "scandir", "listdir")),
+    *(Target(os, name, _BROKEN) for name in ("unlink", "remove", "rmdir", "stat", "lstat")),
     *(Target(os, name, _DENIED) for name in ("open", "utime", "chmod")),
-    Target(os, "close", _BROKEN, after=True),
+    Target(os, "close", _BROKEN_DISK, after=True),
     Target(os, "dup", _system_error(errno.EMFILE)),
-    Target(fcntl, "flock", _system_error(errno.ENOLCK)),
-    Target(fcntl, "lockf", _system_error(errno.ENOLCK)),
+    Target(fcntl, "flock", _NO_LOCKS),
+    Target(fcntl, "lockf", _NO_LOCKS),
 )
 MEMORY = (
     Target(mmap, "mmap", _system_error(errno.ENOMEM)),
@@ -141,8 +146,10 @@ class NthCall:
     def failure_of(self, target: Target, frame: FrameType) -> BaseException | None:
         """What this call of ``target`` raises; None where it goes on."""
         line = self._line_of_ours(frame)
-        if line is None:
-            return None
+        if line is None or (
+            frame.f_code.co_filename.endswith("shutil.py") and target.name in ("fstat", "close")
+        ):
+            return None  # shutil closes twice what could not be closed
         place = target.name, tuple(_lines_of_ours(frame))
         with self._lock:
             self._seen[place] += 1
@@ -181,7 +188,7 @@ def _lines_of_ours(frame: FrameType | None) -> Iterator[tuple[str, int]]:
         frame = frame.f_back
 
 
-_NOT_OF_A_PATH = ("linecache.py", "traceback.py", "warnings.py", "weakref.py")
+_NOT_OF_A_PATH = ("linecache.py", "traceback.py", "warnings.py", "weakref.py", "subprocess.py")
 
 
 class Interception:
@@ -266,8 +273,8 @@ class Interception:
 _open = io.open
 _PACKAGES = ("lookup_hints", "lookup_connectors")
 _OPEN_FOR_READING, _OPEN_FOR_WRITING = Target(io, "open", _DENIED), Target(io, "open", _FULL)
-_WRITE, _READ = Target(io, "write", _FULL), Target(io, "read", _BROKEN)
-_CLOSE = Target(io, "close", _BROKEN, after=True)
+_WRITE, _READ = Target(io, "write", _FULL_DISK), Target(io, "read", _BROKEN_DISK)
+_CLOSE = Target(io, "close", _BROKEN_DISK, after=True)
 
 
 class _CountedFile(io.FileIO):
@@ -441,7 +448,7 @@ class Survivor:
         is_right: compares the result of a run in which a call failed with that of one in which none did.
         errors: what a run may raise.
         says: whether an error says enough.
-        may_stay: a pattern of what may be left behind, and after which call.
+        excused: a pattern of what is no fault: a call with what became of it.
         through, of_all, most_of_a_place: as of ``NthCall``.
     """
 
@@ -451,7 +458,7 @@ class Survivor:
     is_right: Callable[[Any, Any], bool] = lambda found, right: bool(found == right)
     errors: type[BaseException] | tuple[type[BaseException], ...] = Exception
     says: Callable[[BaseException], bool] = names_cause
-    may_stay: str = "(?!)"
+    excused: str = "(?!)"
     through: tuple[str, ...] = ()
     of_all: bool = False
     most_of_a_place: int = 2
@@ -509,9 +516,10 @@ def survive(
                         f"{where}: the next run leaves {each}"
                         for each in _left_beyond(own, before, *seen[1:])
                     ]
-                    outcome.faults += [each for each in left if not re.search(path.may_stay, each)]
+                    outcome.faults += left
     finally:
         gc.unfreeze()
+    outcome.faults = [each for each in outcome.faults if not re.search(path.excused, each)]
     return outcome
 
 

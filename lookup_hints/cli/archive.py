@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from lookup_hints.errors import Problem, QueryError
+from lookup_hints.errors import Problem, QueryError, naming_file
 from lookup_hints.version import __version__
 
 # sqlglot plans, on the driver: which may be a Python that has none of it, too.
@@ -74,17 +74,24 @@ def build_modules(target: Path, modules: Sequence[Module]) -> Path:
 
 
 def _files_of_modules(modules: Iterable[Module]) -> Iterator[tuple[str, bytes]]:
-    return ((name, file.read_bytes()) for module in modules for name, file in module.files())
+    for module in modules:
+        for name, file in module.files():
+            with naming_file(file):
+                yield name, file.read_bytes()
 
 
 def _write_archive(target: Path, contents: Iterable[tuple[str, bytes]]) -> Path:
     unfinished = target.with_name(f"{target.name}.part")
-    with ZipFile(unfinished, "w", ZIP_DEFLATED) as archive:
-        for name, content in contents:
-            info = ZipInfo(name, _LONG_AGO)
-            info.compress_type = ZIP_DEFLATED
-            archive.writestr(info, content)
-    return unfinished.replace(target)
+    try:
+        with naming_file(unfinished), ZipFile(unfinished, "w", ZIP_DEFLATED) as archive:
+            for name, content in contents:
+                info = ZipInfo(name, _LONG_AGO)
+                info.compress_type = ZIP_DEFLATED
+                archive.writestr(info, content)
+        return unfinished.replace(target)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 def _find_importable(name: str) -> Module:
@@ -106,6 +113,7 @@ def _installed_metadata() -> Iterator[tuple[str, str]]:
     except PackageNotFoundError:
         return
     for name in _METADATA:
-        text = installed.read_text(name)
+        with naming_file(name):
+            text = installed.read_text(name)
         if text is not None:
             yield f"lookup_hints-{__version__}.dist-info/{name}", text

@@ -18,7 +18,7 @@ from lookup_hints.cli.arguments import FAILED, STDIN, WELL, WrongUse, parser
 from lookup_hints.cli.check import FORMATS, CheckOptions, Finding, check_script
 from lookup_hints.cli.import_command import run_import
 from lookup_hints.cli.result_formats import TABLE
-from lookup_hints.errors import LookupHintsError
+from lookup_hints.errors import LookupHintsError, naming_file
 from lookup_hints.runs.start import SparkStart, await_server, on_terminal
 from lookup_hints.runs.statement_run import failure
 from lookup_hints.statements import (
@@ -110,6 +110,8 @@ def _choose_output(options: argparse.Namespace) -> Iterator[job.Showing]:
     rows = _FEW_ROWS if options.rows is None and options.format == TABLE else options.rows
     shown = replace(job.Showing.of(options, bar=sys.stderr.isatty()), rows=rows)
     with ExitStack() as opened:
+        if options.output is not None:
+            opened.enter_context(naming_file(options.output))
         results = None if options.output is None else opened.enter_context(_open_output(options.output))
         report = sys.stderr if is_data else None
         yield replace(shown, report=report, results=results, format=options.format)

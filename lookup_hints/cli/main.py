@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lookup_hints.cli.arguments import FAILED, STDIN, WELL, WRONG_USE, WrongUse, parser
 from lookup_hints.cli.interrupts import Interrupted, signals_raise
-from lookup_hints.errors import LookupHintsError
+from lookup_hints.errors import LookupHintsError, naming_file
 from lookup_hints.runs.start import SparkStart
 
 _ON_SPARK = ("run", "shell", "explain", "doctor")
@@ -64,7 +64,8 @@ def _exit_code(options: Namespace) -> int:
             from lookup_hints.cli.commands import COMMANDS
 
             code = COMMANDS[options.command](options)
-            sys.stdout.flush()
+            with naming_file("standard output"):
+                sys.stdout.flush()
             return code
     except Interrupted as interrupted:
         print(f"\n{interrupted}", file=sys.stderr)

@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from itertools import islice, pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 from lookup_hints.cli import archive, job
 from lookup_hints.cli.arguments import (
@@ -287,9 +287,12 @@ def run_submit(options: argparse.Namespace) -> int:
             surroundings = job.surroundings(options, [each.name for each in modules], sparks_conf)
             return job.dry_run(script, surroundings, steps)
     check_java(os.environ, oldest_java())
-    with TemporaryDirectory(prefix="lookup-hints-") as folder:
+    folder = mkdtemp(prefix="lookup-hints-")
+    try:
         ships = archive.build_archive(Path(folder) / ARCHIVE_NAME, modules)
         return _run_process(submission.command(program, str(ships)), submission.environment(os.environ))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # a job that ran well has run well
 
 
 _FLAGS = dict.fromkeys(("--dry-run", "--analyze", "--quiet", "--progress", "--help", "-h"), False)

@@ -5,10 +5,14 @@ Each path runs in this process over real files. ``tests/nth_call.py`` says what 
 
 from __future__ import annotations
 
+import errno
+import io
+import json
 import os
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -17,10 +21,14 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 from lookup_connectors.sqlite.connector import SqliteConnector
+from pyarrow import fs
 
 from lookup_hints.cache import open_caches
 from lookup_hints.cache.store import answer_store
-from lookup_hints.errors import LookupHintsError
+from lookup_hints.cli import archive
+from lookup_hints.cli.main import main
+from lookup_hints.engine.outcomes import FailedKeys
+from lookup_hints.errors import ConnectorError, LookupHintsError
 from lookup_hints.lookup_spec import (
     FullCache,
     Invalidation,
@@ -34,14 +42,16 @@ from lookup_hints.process import open_connectors as process
 from lookup_hints.process.open_connectors import Process
 from lookup_hints.spi import OrderCondition
 from lookup_hints.spi.request_and_answer import LookupTable
+from lookup_hints.worker import dead_letter_files as dead_letters
 from lookup_hints.worker.arrow_worker import look_up
-from tests.nth_call import Survivor, survive
+from tests.nth_call import SYSTEM, Survivor, Target, survive
 from tests.unit.cache.support import Clock, asked, learned, store
 from tests.unit.engine.support import Clock as EngineClock
 from tests.unit.engine.support import plain
+from tests.unit.worker.test_dead_letter_files import Task
 
 PARTS = 4
-LATER = r"(segment|used|taken)$|identity_of_file|/note$"
+LATER = r"(segment|used|taken)$|identity_of_file.*leaves|/note$"
 """Merges wait for the next writer; a file without identity has answers of its own; why a load failed is noted."""
 OURS = (LookupHintsError, MemoryError)
 
@@ -94,7 +104,7 @@ def _write_names(folder: Path) -> None:
 def _sqlite(
     folder: Path, table: str = "people", schema: pa.Schema = SCHEMA, **options: str
 ) -> SqliteConnector:
-    options = {"connector": "sqlite", "path": str(folder / "people.db"), "table": table, **options}
+    options = {"connector": "sqlite", "path": str(folder / "people.db"), **options}
     return SqliteConnector(
         LookupTable(table, schema, options=options, primary_key=("id",) if table == "people" else ())
     )
@@ -162,43 +172,187 @@ def _ranges_of(whole: FullCache) -> Callable[[Path], Any]:
 
 INVALIDATED = (Invalidation("s1", 1, ("id",), ((2,),)), Invalidation("s1", 2, ("id",), ((3,),)))
 
+# --- files that tasks share or leave -----------------------------------------------------------------
+
+
+class ArrowFiles(fs.LocalFileSystem):  # type: ignore[misc]
+    """Arrow's own files, by way of methods that can be counted."""
+
+    def create_dir(self, path: str, recursive: bool = True) -> None:
+        super().create_dir(path, recursive=recursive)
+
+    def open_output_stream(self, path: str, **how: Any) -> Any:
+        return super().open_output_stream(path, **how)
+
+    def delete_file(self, path: str) -> None:
+        super().delete_file(path)
+
+    def move(self, source: str, target: str) -> None:
+        super().move(source, target)
+
+    def get_file_info(self, paths: Any) -> Any:
+        return super().get_file_info(paths)
+
+
+ARROW = tuple(
+    Target(ArrowFiles, name, lambda: OSError(errno.EIO, os.strerror(errno.EIO)))
+    for name in ("create_dir", "open_output_stream", "delete_file", "move", "get_file_info")
+)
+
+
+def _dead_letters(kind: str) -> Callable[[Path], Any]:
+    """A task and its repetition, which takes the place of it."""
+
+    def run(folder: Path) -> Any:
+        with pytest.MonkeyPatch.context() as patch, mock.patch.object(fs, "LocalFileSystem", ArrowFiles):
+            task = Task(folder / "letters", patch)
+            task.end(FailedKeys(pa.table({"id": [1, 2]}), "OSError", "down", 2), kind=kind)
+            why = dead_letters.probe(str(folder / "letters"))
+            if why is not None:
+                raise ConnectorError(why)
+            return [each for each in task.files if "_probe" not in each]
+
+    return run
+
+
+# --- commands ------------------------------------------------------------------------------------------
+
+OPENAPI = {
+    "openapi": "3.1.0",
+    "servers": [{"url": "https://api.example"}],
+    "paths": {
+        "/things/{id}": {
+            "get": {
+                "parameters": [{"name": "id", "in": "path", "schema": {"type": "integer"}}],
+                "responses": {
+                    "200": {
+                        "content": {
+                            "application/json": {
+                                "schema": {"type": "object", "properties": {"name": {"type": "string"}}}
+                            }
+                        }
+                    }
+                },
+            }
+        }
+    },
+}
+JOB = """CREATE TEMPORARY TABLE people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)
+WITH ('connector' = 'sqlite', 'path' = '{folder}/people.db');
+SELECT p.name FROM range(3) r LEFT JOIN people p ON r.id = p.id;
+"""
+
+
+class CommandFailed(Exception):
+    """A command ended with another code than 0; the text is what it said."""
+
+
+def _write_files(folder: Path) -> None:
+    _write_names(folder)
+    (folder / "api.json").write_text(json.dumps(OPENAPI))
+    (folder / "job.sql").write_text(JOB.format(folder=folder))
+    (folder / "nth_geo.py").write_text("from lookup_connectors.memory import MemoryConnector\n")
+    (folder / "bin").mkdir()
+    program = folder / "bin" / "spark-submit"
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(0o755)
+
+
+def _command(*words: str) -> Callable[[Path], Any]:
+    """A command, with ``{}`` for the folder; gives what it printed."""
+
+    def run(folder: Path) -> Any:
+        arguments = [each.replace("{}", str(folder)) for each in words]
+        said, told = io.StringIO(), io.StringIO()
+        with (
+            redirect_stdout(said),
+            redirect_stderr(told),
+            mock.patch.dict(
+                os.environ, {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "TMPDIR": str(folder)}
+            ),
+            mock.patch.object(tempfile, "tempdir", str(folder)),
+            mock.patch.object(archive, "_PACKAGES", ("json",)),
+        ):
+            code = main(arguments)
+        if code:
+            raise CommandFailed(said.getvalue() + told.getvalue())
+        made = folder / "made.zip"
+        return said.getvalue(), made.read_bytes() if made.exists() else None, told.getvalue()
+
+    return run
+
+
+def _is_right_or_said(found: Any, right: Any) -> bool:
+    """Whether a command printed what it should, or why a part is missing."""
+    return bool(found[:2] == right[:2] or os.strerror(errno.EIO) in found[2])
+
+
+def _commands() -> dict[str, Survivor]:
+    words = {
+        "check": "check {}/job.sql",
+        "import of OpenAPI": "import {}/api.json",
+        "import of SQLite": "import --url sqlite:///{}/people.db",
+        "archive": "archive --output {}/made.zip --module {}/nth_geo.py",
+        "submit, dry": "submit {}/job.sql --dry-run --module {}/nth_geo.py",
+        "submit": "submit {}/job.sql --module {}/nth_geo.py",
+        "completion": "completion bash",
+    }
+    no_stat = [each for each in SYSTEM if each.name != "stat"]  # or it would find another spark-submit
+    return {
+        name: Survivor(
+            _command(*each.split()),
+            _write_files,
+            no_stat if name == "submit" else SYSTEM,
+            _is_right_or_said,
+            CommandFailed,
+            excused="_installed_metadata.*gives|find_spark_submit|(unlink|rmdir|stat|scandir|open|close) .*run_submit.*leaves|all of .*lookup-hints-",
+        )
+        for name, each in words.items()
+    }
+
+
 PATHS = {
+    "dead letters": Survivor(_dead_letters("parquet"), targets=ARROW, errors=OURS, excused="probe.*leaves"),
+    "dead letters as text": Survivor(
+        _dead_letters("json"), targets=ARROW, errors=OURS, excused="probe.*leaves"
+    ),
+    **_commands(),
     "store": Survivor(
         _learn_and_merge,
         _learn_three,
         is_right=_is_known_or_not,
         errors=(OSError, MemoryError),
-        may_stay=LATER,
+        excused=LATER,
         most_of_a_place=5,
     ),
-    "task": Survivor(_task_of(), _write_names, errors=OURS, may_stay=LATER),
+    "task": Survivor(_task_of(), _write_names, errors=OURS, excused=LATER),
     "partial cache": Survivor(
         _task_of(cache=PartialCache(600.0, missing_ttl=30.0, max_bytes=2**26)),
         _write_names,
         errors=OURS,
-        may_stay=LATER,
+        excused=LATER,
     ),
     "invalidations": Survivor(
         _task_of(cache=PartialCache(600.0, max_bytes=2**26), invalidations=INVALIDATED),
         _write_names,
         errors=OURS,
-        may_stay=LATER,
+        excused=LATER,
     ),
     "full cache": Survivor(
         _task_of(whole=FullCache(PeriodicReload(600.0), max_bytes=2**26)),
         _write_names,
         errors=OURS,
-        may_stay=LATER,
+        excused=LATER,
     ),
-    "switching": Survivor(_task_of(switch=Switch(2, 2**26)), _write_names, errors=OURS, may_stay=LATER),
+    "switching": Survivor(_task_of(switch=Switch(2, 2**26)), _write_names, errors=OURS, excused=LATER),
     "ranges": Survivor(
         _ranges_of(FullCache(PeriodicReload(600.0), max_bytes=2**26)),
         _write_names,
         errors=OURS,
-        may_stay=LATER,
+        excused=LATER,
     ),
     "ranges of a run": Survivor(
-        _ranges_of(FullCache(PeriodicReload(inf), max_bytes=2**26)), _write_names, errors=OURS, may_stay=LATER
+        _ranges_of(FullCache(PeriodicReload(inf), max_bytes=2**26)), _write_names, errors=OURS, excused=LATER
     ),
 }
 
