@@ -464,14 +464,16 @@ class _Strips(RowIndex):
         across, along = self._project_points(values.data[own])
         strip = np.clip(np.searchsorted(self._least, across, side="right") - 1, 0, self._strips - 1)
         place = np.searchsorted(self._places, self._places_of(strip, along))
-        first, last = np.maximum(place - most, 0), np.minimum(place + most, len(self._among))
+        # More than are wanted, as half of the neighbours may be on the other side of the globe.
+        beside = 4 * most + 16
+        first, last = np.maximum(place - beside, 0), np.minimum(place + beside, len(self._among))
         bounds = self._bounds_of(values, own, first, last, most)
         # More than what rounding moves, on the axes and in the order of a strip.
         moved = 1e-14 * (values.norms[own] + self._greatest_norm + self._strips * self._width)
         far = np.sqrt(bounds) * (1 + 1e-6) + moved
         leftmost = np.searchsorted(self._greatest, across - far)
         rightmost = np.searchsorted(self._least, across + far, side="right")
-        for which, strips in expanded(leftmost, rightmost, BLOCK_BYTES // 64):
+        for which, strips in expanded(leftmost, rightmost, MANY_POINTS):
             begin = np.searchsorted(self._places, self._places_of(strips, along[which] - far[which]))
             end = np.searchsorted(self._places, self._places_of(strips, along[which] + far[which]), "right")
             near: list[Pairs] = []
