@@ -160,11 +160,13 @@ def test_the_strategy_gives_up_and_the_last_failure_is_raised(
         session.sql(f"SET restart-strategy.{key} = {value}")
     session.sql("CREATE TABLE out (id BIGINT, name STRING) USING parquet")
     visit(session, 0, 1)
-    server.stop()
     session.sql(
         "INSERT INTO out SELECT v.id, p.name FROM STREAM visits v LEFT JOIN people p ON v.person = p.id"
     )
     (stream,) = session.streams.started
+    wait_until(lambda: bool(stream.batches))
+    server.stop()
+    visit(session, 1, 2)
     with pytest.raises(Exception, match="people") as caught:
         session.streams.await_all(120)
     assert "StreamingQueryException" in type(caught.value).__name__
