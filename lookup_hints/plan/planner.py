@@ -35,6 +35,7 @@ from lookup_hints.plan.session_interface import Context
 from lookup_hints.plan.system_time import check_times
 from lookup_hints.plan.table_use import CannotBeAsked, NotReadEither, TableUse
 from lookup_hints.plan.write.spark_sql import edits_of, rebalanced
+from lookup_hints.spi.lookup_options import LOOKUP
 from lookup_hints.sql.lexer import Kind, Piece
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut, spliced
@@ -240,9 +241,7 @@ def _check_hints(facts: Facts, found: FoundJoins) -> None:
     Raises:
         HintError: a hint names none.
     """
-    on_request = (
-        use for use in found.scans if use.hint and use.hint.options.get("access") in ("scan", "auto")
-    )
+    on_request = (use for use in found.scans if use.hint and use.requested_access.value != LOOKUP)
     hintable = [*(join.use for join in found.joins), *found.settled.chosen, *on_request]
     problems = [
         _unmatched_hint(hint, found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from lookup_hints.errors import HintError
 from lookup_hints.hints.hint_comments import lookup_hints
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.sql.sql_text import SqlText
-from tests.unit.plan.planning import planned
+from tests.unit.plan.planning import CUSTOMERS, context, planned
 
 ASKED = "FROM o LATERAL VIEW OUTER inline(ask_customers(o.id)) c"
 
@@ -50,6 +51,14 @@ def test_it_asks_a_table_that_would_else_be_read() -> None:
         planned("SELECT /*+ EXTERNAL_LOOKUP(c) */ o.id, c.name FROM o JOIN customers c ON o.id = c.id")
     )
     assert join.use.must_be_asked
+
+
+def test_a_table_that_says_itself_that_it_is_read_is_read() -> None:
+    read = replace(CUSTOMERS, options={**CUSTOMERS.options, "lookup.access": "scan"})
+    text = "SELECT /*+ EXTERNAL_LOOKUP(c) */ o.id, c.name FROM o JOIN customers c ON o.id > c.id"
+    plan = planned(text, context(tables={"customers": read}))
+    assert plan.sql.split()[:2] == ["SELECT", "o.id,"]
+    assert [scan.use.alias for scan in plan.scans] == ["c"]
 
 
 def test_a_hint_of_another_block_is_for_another_table() -> None:
