@@ -215,6 +215,11 @@ def scenario(new_session: Callable[[], SparkSession], folder: Path) -> Steps:
         return session.explain(JOIN), rows(session.sql(f"EXPLAIN {JOIN}"))[0][0]
 
     @step
+    def estimate() -> Any:
+        behind = f"{JOIN} LEFT JOIN prices p ON p.kind = c.country"
+        return [str(session.estimate(behind, ask=3)), rows(session.sql(f"EXPLAIN ESTIMATE {JOIN}"))[0][0]]
+
+    @step
     def enabled() -> Any:
         enable(session.spark)
         return session.spark.sql(JOIN).count(), rows(session.spark.sql("SELECT {x} AS x", x=1))

@@ -75,6 +75,13 @@ def test_a_doctor_looks_from_here_and_from_the_servers_executor(outcomes: Outcom
     assert lines[-1] == "all is well"
 
 
+def test_an_estimate_counts_and_looks_up_a_sample(outcomes: Outcomes) -> None:
+    with_sample, alone = outcomes.gave("estimate")
+    assert "at most 3 keys of customers were looked up" in with_sample
+    assert "keys of it were looked up: they lead to" in with_sample
+    assert alone.startswith("The left side was run and counted; no lookup was made.\n\n(1) customers AS c")
+
+
 def test_explain(outcomes: Outcomes) -> None:
     for explained in outcomes.gave("explain"):
         for part in (

@@ -17,7 +17,7 @@ from lookup_hints.plan.write.left_rows_to_count import (
 from lookup_hints.sql.text_edits import Fragment
 
 _KEY, _HASH, _VALUE = "__lookup_key", "__lookup_hash", "__lookup_value_"
-_COUNT, _LAST = "__lookup_count", "__lookup_last"
+_LIST, _COUNT, _LAST = "__lookup_list", "__lookup_count", "__lookup_last"
 
 
 # The keys are chosen by their hashes, so each has the same chance. LIMIT stands before the lookup: nothing
@@ -57,9 +57,12 @@ def sample_query(
         for key in (asked_key(each, key_expressions(analysis, each)) for each in joins)
     ]
     conditions = " AND ".join(f"({analysis.text_over_stubs(each)})" for each in behind.conditions)
+    # One list of all: over a window Spark would warn that there is one partition.
+    facts = f"collect_list(struct(*)) AS {_LIST}, count(1) AS {_COUNT}, max({_HASH}) AS {_LAST}"
     return (
         f"SELECT DISTINCT {_HASH}, {_COUNT}, {_LAST}, {', '.join(hashes)}"  # noqa: S608
-        f" FROM (SELECT *, count(1) OVER () AS {_COUNT}, max({_HASH}) OVER () AS {_LAST} FROM ({some})) "
+        f" FROM (SELECT {facts} FROM ({some}))"
+        f" LATERAL VIEW inline({_LIST}) `__lookup_keys` AS {_HASH}, {listed} "
         + "".join(map(analysis.text_over_stubs, view))
         + (f" WHERE {conditions}" if conditions else "")
     )
