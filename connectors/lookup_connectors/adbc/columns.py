@@ -237,7 +237,7 @@ def _nearest_type(kind: pa.DataType) -> pa.DataType:
         return pa.decimal128(min(kind.precision, 38), kind.scale) if 0 <= kind.scale <= 38 else pa.string()
     if types.is_unsigned_integer(kind):
         return {8: pa.int16(), 16: pa.int32(), 32: pa.int64()}.get(kind.bit_width, pa.decimal128(20, 0))
-    if types.is_list(kind) or types.is_large_list(kind):
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return pa.list_(_nearest_type(kind.value_type))
     if types.is_struct(kind):
         return pa.struct([(field.name, _nearest_type(field.type)) for field in kind])

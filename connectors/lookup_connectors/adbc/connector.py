@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,6 +39,7 @@ from lookup_connectors.adbc.lookup_sql import (
     select_none,
     typing_row,
 )
+from lookup_connectors.adbc.nearest_sql import can_measure
 from lookup_connectors.adbc.options import (
     OPTIONS,
     check_driver,
@@ -72,6 +73,8 @@ from lookup_hints.spi import (
     Ending,
     LookupRequest,
     LookupTable,
+    NearestCondition,
+    NearestLookup,
     NullSafeLookup,
     Option,
     OrderCondition,
@@ -90,7 +93,9 @@ _SQLITE_BATCH = {"adbc.sqlite.query.batch_rows": 16_384}
 _LOOKS_AT_TYPES = 3
 
 
-class AdbcConnector(AsyncLookup, OrderedLookup, NullSafeLookup, Scan, Statistics, ReportsSchema):
+class AdbcConnector(
+    AsyncLookup, OrderedLookup, NearestLookup, NullSafeLookup, Scan, Statistics, ReportsSchema
+):
     """A table or view of any database that has an ADBC driver."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
@@ -133,6 +138,18 @@ class AdbcConnector(AsyncLookup, OrderedLookup, NullSafeLookup, Scan, Statistics
         kind = self.table.schema.field(order.column).type
         is_comparable = can_order(kind) and (self._driver != SQLITE or has_one_spelling(kind))
         return is_comparable and orders_rows(self._dialect)
+
+    def can_find_nearest(self, nearest: NearestCondition, *, among: tuple[str, ...]) -> bool:
+        """With DuckDB, among the rows of a key: it has no index that finds them among all."""
+        return (
+            self._driver == DUCKDB
+            and self._dialect == "duckdb"
+            and bool(among)
+            and can_measure(nearest, self.table.schema)
+        )
+
+    def nearest_search(self, nearest: NearestCondition) -> str:
+        return "asked of DuckDB, which compares all rows of a key"
 
     def remarks(self) -> Sequence[str]:
         return remarks_on(self.table)
@@ -280,11 +297,12 @@ class AdbcConnector(AsyncLookup, OrderedLookup, NullSafeLookup, Scan, Statistics
     def _ask_once(self, live: _OpenAdbc, request: LookupRequest, connection: dbapi.Connection) -> Answer:
         if live.is_outdated:
             live.plans, live.is_outdated = self._plan_columns(connection), False
-        order, keys, compared = request.order, request.keys, request.schema
-        if order is not None:
+        order, nearest, keys, compared = request.order, request.nearest, request.keys, request.schema
+        by_value = order or nearest
+        if by_value is not None:
             # What is compared is read, too: a type that has changed, and a value that does not fit, show.
             compared = pa.schema(
-                [each for each in self.table.schema if each.name in {*request.columns, *order.columns}]
+                [each for each in self.table.schema if each.name in {*request.columns, *by_value.columns}]
             )
             keys = keys.append_column(MARK, [pa.array(range(keys.num_rows), pa.int64())])
         keys = without_characters(self._drop_unheld_texts(keys), live.strange)
@@ -292,17 +310,20 @@ class AdbcConnector(AsyncLookup, OrderedLookup, NullSafeLookup, Scan, Statistics
         by = [live.plans[name] for name in request.key_columns]
         nulls = [live.plans[name] for name in request.nulls]
         statements = AdbcStatements(self._relation, wanted, by, self._dialect, nulls)
-        asked = statements.of(keys) if order is None else statements.in_order(keys, order, live.plans)
+        if nearest is not None:
+            asked: Iterable[Question] = (statements.nearest_to(keys, nearest, live.plans),)
+        else:
+            asked = statements.of(keys) if order is None else statements.in_order(keys, order, live.plans)
         room = _Room(live.limit, request.keys.num_rows, self.table.name)
         parts, positions = [compared.empty_table()], [pa.array([], pa.int64())]
         with _casting_if_text(live.server, connection, (*wanted, *by)):
             for question in asked if keys.num_rows else ():
                 rows, marks = self._fetch_rows(connection, question, wanted, compared, request, room)
-                is_whole = order is not None or question.keys.num_rows == keys.num_rows
+                is_whole = by_value is not None or question.keys.num_rows == keys.num_rows
                 parts.append(rows if is_whole else _drop_other_keys(rows, question))
                 positions += marks
         found = pa.concat_tables(parts)
-        if order is None:
+        if by_value is None:
             return found
         return PlacedRows(found.select(request.columns), pa.chunked_array(positions).combine_chunks())
 

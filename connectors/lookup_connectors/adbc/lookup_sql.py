@@ -17,10 +17,11 @@ from sqlglot import Dialect, exp
 from sqlglot.errors import SqlglotError
 
 from lookup_connectors.adbc.columns import AdbcColumn
+from lookup_connectors.adbc.nearest_sql import measure_of
 from lookup_connectors.shared.source_query import ALIAS
 from lookup_connectors.shared.sql_parts import found_rows, joined_rows
 from lookup_connectors.shared.sqlite_types import as_stored, asked_keys, equality
-from lookup_hints.spi import OrderCondition
+from lookup_hints.spi import NearestCondition, OrderCondition
 
 Way = Literal["arrays", "lists", "rows", "parameters"]
 """How keys are bound: PostgreSQL's arrays, DuckDB's lists, a row of values for SQLite, a value for each."""
@@ -251,6 +252,31 @@ class AdbcStatements:
         )
         sql = f"SELECT asked.position AS {MARK}, found.* FROM {asked} CROSS JOIN LATERAL ({rows}) AS found"  # noqa: S608  quoted
         yield Question(sql, _keys_as_lists(keys), keys)
+
+    # By nearness.
+
+    # Twice: first for the distances of the nearest rows alone, so that no other row is kept.
+    def nearest_to(
+        self, keys: pa.Table, nearest: NearestCondition, plans: Mapping[str, AdbcColumn]
+    ) -> Question:
+        """The statement of DuckDB for the rows nearest to the values of ``keys``, as for ``in_order``."""
+        names = [*self._key_names, "value", "position"]
+        compared = partial(_compared_in_lists, dialect=self.dialect, of="found.")
+        columns = [compared(plans[name]) for name in nearest.columns]
+        measure = measure_of(nearest, columns, plans[nearest.columns[0]].field.type, "asked.value")
+        equalities = (f"{compared(plan)} = asked.{name}" for plan, name in zip(self.by, names, strict=False))
+        same = f"{self.source.removesuffix(f' AS {ALIAS}')} AS found ON {' AND '.join(equalities)}"
+        bound = ", ".join(f"unnest(?) AS {name}" for name in names)
+        smallest = f"min({measure.most}, {nearest.most}) AS distances"
+        sql = (
+            f"WITH asked AS MATERIALIZED (SELECT {bound}),"  # noqa: S608  quoted
+            f" nearest AS MATERIALIZED (SELECT asked.position, {smallest}"
+            f" FROM asked JOIN {same} GROUP BY asked.position)"
+            f" SELECT asked.position AS {MARK}, {self._found_columns}"
+            f" FROM asked JOIN nearest ON nearest.position = asked.position JOIN {same}"
+            f" WHERE {measure.is_near(nearest.most, 'nearest.distances')}"
+        )
+        return Question(sql, _keys_as_lists(keys), keys)
 
     # DuckDB's LATERAL compares each value with all rows of its key; its own ASOF JOIN sorts them once.
     # (docs/decisions/0191)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from random import Random
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from lookup_hints.spi import NearestCondition
+from lookup_hints.spi.arrow_types import TIMESTAMP_NTZ
 
 SIMILARITIES = ("cosine", "inner-product", "trigram")
 
@@ -54,6 +59,8 @@ def _euclidean(own: Sequence[float], value: Sequence[float]) -> float:
 
 def _great_circle(own: Sequence[float], value: Sequence[float]) -> float:
     (lat, lon), (to_lat, to_lon) = own, value
+    if not all(map(math.isfinite, (*own, *value))):
+        return math.nan
     half = math.sin(math.radians(to_lat - lat) / 2) ** 2
     both = math.cos(math.radians(lat)) * math.cos(math.radians(to_lat))
     return math.asin(min(1.0, math.sqrt(half + both * math.sin(math.radians(to_lon - lon) / 2) ** 2)))
@@ -134,3 +141,52 @@ def check_found(
         assert set(here) <= {row["id"] for row in own}, f"{nearest}, {key}: rows of another key"
         more += len(here) - len(needed)
     return more
+
+
+def as_float(number: float, code: str = "f") -> float:
+    rounded: float = struct.unpack(code, struct.pack(code, number))[0]
+    return rounded
+
+
+def near_vectors(chance: Random, count: int, size: int) -> list[list[float] | None]:
+    """Vectors of whole numbers, with ties; near ones that rounding mixes up; NULL, zeros, long and short ones."""
+    middle = [chance.gauss(0, 1) for _ in range(size)]
+    found: list[list[float] | None] = []
+    for number in range(count):
+        kind = number % 8
+        if kind == 0:
+            each = [float(chance.randrange(-2, 3)) for _ in range(size)]
+        elif kind < 4:
+            each = [part * (1 + chance.gauss(0, 1e-7)) for part in middle]
+        elif kind < 6:
+            each = [chance.gauss(0, 1) for _ in range(size)]
+        else:
+            scale = chance.choice([0.0, 1e-20, 1e-16, 1e16, 1e19, 1.0])
+            each = [part * scale for part in middle]
+        found.append([as_float(part) for part in each])
+    found[5] = None
+    return found
+
+
+MOMENT = datetime(2024, 2, 29, 12)
+NUMBERS: dict[str, tuple[str, pa.DataType, list[Any]]] = {
+    "int": ("int", pa.int32(), [-(2**31), -3, 0, 7, 8, 8, 11, 2**31 - 1]),
+    "bigint": ("bigint", pa.int64(), [-(2**63), -3, 0, 7, 9, 2**63 - 1]),
+    "numeric": ("numeric(10,2)", pa.decimal128(10, 2), [Decimal("-1.50"), Decimal("0.01"), Decimal("2.00")]),
+    "date": ("date", pa.date32(), [date(1, 1, 2), date(2024, 2, 28), date(2024, 2, 29), date(9999, 12, 30)]),
+    "timestamp": (
+        "timestamp",
+        TIMESTAMP_NTZ,
+        [MOMENT + timedelta(microseconds=each) for each in (-2, -1, 0, 1, 9**9)],
+    ),
+    "double": (
+        "float8",
+        pa.float64(),
+        [0.1, 0.2, 0.3, 0.1 + 2**-55, 1e17, 1e17 + 16, -1e17, 5e-324, float("inf"), float("nan"), -0.0],
+    ),
+    "real": (
+        "float4",
+        pa.float32(),
+        [as_float(each) for each in (0.1, 0.2, 0.3, 16777216, 16777218, -1e30, float("nan"))],
+    ),
+}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-from datetime import date, datetime, timedelta
-from decimal import Decimal
 from random import Random
 from typing import Any, cast
 
@@ -14,8 +11,7 @@ from lookup_connectors.postgres import PostgresConnector
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import LookupRequest, LookupTable, NearestCondition
-from lookup_hints.spi.arrow_types import TIMESTAMP_NTZ
-from tests.servers.connectors.nearest_rows import check_found
+from tests.servers.connectors.nearest_rows import NUMBERS, as_float, check_found, near_vectors
 from tests.servers.postgres import PostgresServer
 from tests.unit.connectors.asking import ask, during
 
@@ -29,31 +25,6 @@ def server(postgres_server: PostgresServer) -> PostgresServer:
         "CREATE EXTENSION fuzzystrmatch"
     )
     return postgres_server
-
-
-def _float(number: float, code: str = "f") -> float:
-    rounded: float = struct.unpack(code, struct.pack(code, number))[0]
-    return rounded
-
-
-def _vectors(chance: Random, count: int, size: int) -> list[list[float] | None]:
-    """Vectors of whole numbers, with ties; near ones that rounding mixes up; NULL, zeros, long and short ones."""
-    middle = [chance.gauss(0, 1) for _ in range(size)]
-    found: list[list[float] | None] = []
-    for number in range(count):
-        kind = number % 8
-        if kind == 0:
-            each = [float(chance.randrange(-2, 3)) for _ in range(size)]
-        elif kind < 4:
-            each = [part * (1 + chance.gauss(0, 1e-7)) for part in middle]
-        elif kind < 6:
-            each = [chance.gauss(0, 1) for _ in range(size)]
-        else:
-            scale = chance.choice([0.0, 1e-20, 1e-16, 1e16, 1e19, 1.0])
-            each = [part * scale for part in middle]
-        found.append([_float(part) for part in each])
-    found[5] = None
-    return found
 
 
 def _table(server: PostgresServer, name: str, schema: pa.Schema, **options: str) -> LookupTable:
@@ -74,9 +45,9 @@ def test_vectors_are_the_nearest_ones_with_all_that_rounding_mixes_up(
     server: PostgresServer, kind: str, size: int
 ) -> None:
     chance = Random(f"{kind} {size}")
-    vectors = _vectors(chance, 240, size)
+    vectors = near_vectors(chance, 240, size)
     if kind == "halfvec":
-        vectors = [each and [_float(min(max(part, -6e4), 6e4), "e") for part in each] for each in vectors]
+        vectors = [each and [as_float(min(max(part, -6e4), 6e4), "e") for part in each] for each in vectors]
     name = f"v_{kind.strip('[]')}_{size}"
     start, end = "{}" if kind == "real[]" else "[]"
     server.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, g int, e {kind})")
@@ -109,30 +80,6 @@ def test_vectors_are_the_nearest_ones_with_all_that_rounding_mixes_up(
             )
             _check(table, rows, among, nearest)
             _check(table, rows, among.select(["v"]), nearest)
-
-
-MOMENT = datetime(2024, 2, 29, 12)
-NUMBERS: dict[str, tuple[str, pa.DataType, list[Any]]] = {
-    "int": ("int", pa.int32(), [-(2**31), -3, 0, 7, 8, 8, 11, 2**31 - 1]),
-    "bigint": ("bigint", pa.int64(), [-(2**63), -3, 0, 7, 9, 2**63 - 1]),
-    "numeric": ("numeric(10,2)", pa.decimal128(10, 2), [Decimal("-1.50"), Decimal("0.01"), Decimal("2.00")]),
-    "date": ("date", pa.date32(), [date(1, 1, 2), date(2024, 2, 28), date(2024, 2, 29), date(9999, 12, 30)]),
-    "timestamp": (
-        "timestamp",
-        TIMESTAMP_NTZ,
-        [MOMENT + timedelta(microseconds=each) for each in (-2, -1, 0, 1, 9**9)],
-    ),
-    "double": (
-        "float8",
-        pa.float64(),
-        [0.1, 0.2, 0.3, 0.1 + 2**-55, 1e17, 1e17 + 16, -1e17, 5e-324, float("inf"), float("nan"), -0.0],
-    ),
-    "real": (
-        "float4",
-        pa.float32(),
-        [_float(each) for each in (0.1, 0.2, 0.3, 16777216, 16777218, -1e30, float("nan"))],
-    ),
-}
 
 
 @pytest.mark.parametrize("kind", NUMBERS)
@@ -431,7 +378,7 @@ def test_vectors_are_read_as_arrays_of_floats(server: PostgresServer) -> None:
         "CREATE VIEW seen AS SELECT * FROM kept"
     )
     schema = pa.schema([("id", pa.int32()), ("e", FLOATS), ("h", pa.list_(pa.float64()))])
-    expected = [[[_float(0.1), 2.0, _float(1e-30)], None, [7.0]], [[1.0, 0.5], None, [-3.0, 65504.0]]]
+    expected = [[[as_float(0.1), 2.0, as_float(1e-30)], None, [7.0]], [[1.0, 0.5], None, [-3.0, 65504.0]]]
     for name in ("kept", "seen"):
         table = _table(server, name, schema)
         scanned = pa.Table.from_batches(PostgresConnector(table).scan(schema)).sort_by("id")
