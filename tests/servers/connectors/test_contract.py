@@ -116,6 +116,9 @@ class PostgresSource:
 
     def __init__(self, server: PostgresServer, **options: str) -> None:
         self.server, self.options = server, options
+        # What distances need; a file of tests begins with an empty schema.
+        for extension in ("vector", "pg_trgm", "fuzzystrmatch", "earthdistance CASCADE"):
+            server.execute(f"CREATE EXTENSION IF NOT EXISTS {extension}")
 
     def filled(self, rows: pa.Table) -> LookupTable:
         name = f"contract {next(_numbers)}"
