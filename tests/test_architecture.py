@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "lookup_hints"
 CONNECTORS = ROOT / "connectors" / "lookup_connectors"
 
-BASE = {"version", "pyspark_internals", "errors", "retry", "lookup_spec", "sql", "spi"}
+BASE = {"version", "pyspark_internals", "errors", "retry", "nearest", "lookup_spec", "sql", "spi"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "version": set(),
@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "retry": {"errors"},
     "sql": {"errors"},
     "spi": {"errors", "sql"},
+    "nearest": {"errors", "spi"},
     "lookup_spec": {"errors", "retry", "spi"},
     "hints": BASE,
     "tables": {*BASE, "hints"},

@@ -10,7 +10,8 @@ from lookup_hints.errors import Span, counted
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.plan.decide.access import size_text
 from lookup_hints.plan.decide.budgets import shown_owner
-from lookup_hints.plan.joins import JoinOrder, LookupJoin, LookupPlan, TableScan
+from lookup_hints.plan.joins import JoinOrder, LookupJoin, LookupPlan, Ranking, TableScan
+from lookup_hints.spi import NearestCondition, NearestLookup, OrderCondition
 from lookup_hints.spi.lookup_options import (
     CACHE_KEYS,
     DEAD_LETTER_KEYS,
@@ -104,6 +105,7 @@ def _aligned_lines(facts: Iterable[tuple[str, str]]) -> list[str]:
 
 def _order_text(plan: LookupPlan, order: JoinOrder, is_asked: bool) -> str:
     value, condition = plan.text_of(order.value), order.condition
+    assert isinstance(condition, OrderCondition), "the nearest rows are told by their ranking"
     if order.parts and condition.until is not None:
         begun = f"{condition.column} {'<=' if condition.operator == '>=' else '<'} {value}"
         lasts = f"{condition.until} {'>=' if condition.until_operator == '<=' else '>'} {value}"
@@ -117,6 +119,20 @@ def _order_text(plan: LookupPlan, order: JoinOrder, is_asked: bool) -> str:
         return f"those with {condition.column} <= {value} and {condition.until} > {value} or NULL, {by_whom}"
     which = "last" if condition.operator in (">=", ">") else "first"
     return f"the {which} one with {value} {condition.operator} {condition.column}, {by_whom}"
+
+
+def _nearest_text(join: LookupJoin, ranking: Ranking) -> str:
+    """Which rows stay, and who finds them before Spark ranks them."""
+    which = counted(ranking.most, "nearest row") if ranking.most > 1 else "nearest row"
+    condition = None if join.order is None else join.order.condition
+    if not isinstance(condition, NearestCondition):
+        return f"the {which}, chosen by Spark among all rows of its key"
+    by, connector = f"by {condition.metric} of {', '.join(condition.columns)}", join.use.connector
+    if not join.function.order_asked:
+        return f"the {which} {by}, exactly, found by the worker"
+    how = connector.nearest_search(condition) if isinstance(connector, NearestLookup) else ""
+    told = "exactly" if condition.exact else "about"
+    return f"the {which} {by}, {told}, found by the source{how and f': {how}'}"
 
 
 def _budget_facts(join: LookupJoin) -> Iterator[tuple[str, str]]:
@@ -148,7 +164,9 @@ def _join_facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]
         f"{named(key.column)} {key.sign} {plan.text_of(join.form.asked_for(key))}" for key in conditions.keys
     ]
     yield from [("keys", ", ".join(keys))] if keys else []
-    if join.order is not None:
+    if join.ranking is not None:
+        yield "rows", _nearest_text(join, join.ranking)
+    elif join.order is not None:
         yield "rows", _order_text(plan, join.order, join.function.order_asked)
     yield from _match_facts(join.function.table, join.function.match_key)
     yield "columns", ", ".join(join.function.columns)

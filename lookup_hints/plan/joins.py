@@ -18,7 +18,7 @@ from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis, KeyQuestion, LeftSide, NamesAndTypes
 from lookup_hints.plan.table_use import TableUse
 from lookup_hints.spi import Filter, TableSize
-from lookup_hints.spi.request_and_answer import OrderCondition
+from lookup_hints.spi.request_and_answer import NearestCondition, OrderCondition
 from lookup_hints.sql.text_edits import Cut, Edit, Fragment
 
 Join = TypeVar("Join", bound="FoundJoin")
@@ -26,21 +26,40 @@ Join = TypeVar("Join", bound="FoundJoin")
 
 @dataclass(frozen=True)
 class JoinOrder:
-    """Which rows of a key are joined, by a comparison with an ordered column.
+    """Which rows of a key are joined, by a comparison with an ordered column or by their distance.
 
     Args:
-        condition: the compared column, and the operator.
+        condition: the compared column, and the operator or the metric.
         value: the value compared with it, computed from the left row.
         at: its place in the text.
-        is_sparks: whether Spark can run it over the whole table instead, as an ASOF JOIN or a range.
+        is_sparks: whether Spark can run it over the whole table instead, as an ASOF JOIN, a range or NEAREST.
         parts: the comparisons that it fulfils; they are not checked again, and stay in the text if ``kept``.
+        by_source: whether the source is asked by the value alone, where there is no key.
     """
 
-    condition: OrderCondition
+    condition: OrderCondition | NearestCondition
     value: Fragment
     at: Cut
     is_sparks: bool = False
     parts: tuple[KeyEquality, ...] = ()
+    by_source: bool = False
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Which of the rows found for a left row stay: the nearest ones, as Spark ranks them.
+
+    Args:
+        by: the expression.
+        direction: ``DISTANCE`` or ``SIMILARITY``: whether small or large values of it are near.
+        most: so many rows stay.
+        is_exact: whether they must be the nearest rows of all.
+    """
+
+    by: Conjunct
+    direction: str
+    most: int
+    is_exact: bool
 
 
 # One type per form of join, each in a file of its own, instead of an enum that is checked everywhere.
@@ -89,6 +108,7 @@ class FoundJoin:
         needs: relations beyond its chain that it refers to: those that give the keys of a comma join, and
             those that the ON of a join names across a comma.
         order: which rows of a key are joined; None: all.
+        ranking: which of the rows found stay; None: all.
         notes: notes for the user.
     """
 
@@ -100,6 +120,7 @@ class FoundJoin:
     conditions: Conditions
     needs: frozenset[Relation] = frozenset()
     order: JoinOrder | None = None
+    ranking: Ranking | None = None
     notes: tuple[str, ...] = ()
 
     def left_side(self, statement: Statement) -> LeftSide:
@@ -123,8 +144,8 @@ class FoundJoin:
 
     @property
     def is_in_range(self) -> bool:
-        """Whether it has no key: all rows are kept, and those are found whose range holds its value."""
-        return self.order is not None and not self.conditions.keys
+        """Whether it has no key: all rows are kept, and those that answer its value are found among them."""
+        return self.order is not None and not self.conditions.keys and not self.order.by_source
 
     @property
     def answered(self) -> tuple[KeyEquality, ...]:

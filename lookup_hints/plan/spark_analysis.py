@@ -84,12 +84,14 @@ class Analysis:
         variables: Mapping[str, str] | None = None,
         *,
         takes_asof: bool = True,
+        takes_nearest: bool = True,
     ) -> None:
         """``variables``: the variables of the SQL script around the queries, with their types.
 
-        ``takes_asof``: whether Spark supports ASOF JOIN; lookups by key are written without it anyway.
+        ``takes_asof``, ``takes_nearest``: whether Spark supports ASOF JOIN and NEAREST BY; lookups by key are
+        written without them anyway.
         """
-        self._takes_asof = takes_asof
+        self._takes_asof, self._takes_nearest = takes_asof, takes_nearest
         self.statement, self._analyse = statement, analyse
         self._variables = variables or {}
         self._columns: dict[Relation, tuple[str, ...] | None] = {}
@@ -386,8 +388,9 @@ class Analysis:
             for use in self.statement.uses
             for edit in _stub_of_use(self.statement, use, columns=used.get(use.index))
         )
-        nearest = () if self._takes_asof else _edits_without_asof(self.statement)
-        return [*without_hints_and_times(self.statement), *stubs, *nearest]
+        asof = () if self._takes_asof else _edits_without_asof(self.statement)
+        nearest = () if self._takes_nearest else _edits_without_nearest(self.statement)
+        return [*without_hints_and_times(self.statement), *stubs, *asof, *nearest]
 
 
 def _edits_without_asof(statement: Statement) -> Iterator[Edit]:
@@ -403,6 +406,15 @@ def _edits_without_asof(statement: Statement) -> Iterator[Edit]:
         yield Edit(tokens.cut(first - 2, last + 1), ())
         if tokens.is_word(last + 2, "ON"):  # so that Spark reports errors in the comparison
             yield Edit(tokens.cut(last + 2, last + 2), ("ON (", step.match, ") AND"))
+
+
+def _edits_without_nearest(statement: Statement) -> Iterator[Edit]:
+    """The same of NEAREST BY; what it ranks by is analysed, as a condition."""
+    for use in statement.uses:
+        step = use.step
+        if step is not None and step.nearest is not None:
+            words = statement.tokens.cut(use.relation.last + 1, step.last)
+            yield Edit(words, (" ON (", step.nearest, ") IS NOT NULL"))
 
 
 def _keys_over(source: str, body: str) -> str:

@@ -58,6 +58,8 @@ def _decide_access(
         return _decide_for_ranges(join, requested, said)
     if requested.value == LOOKUP:
         return AccessDecision(reads=False, reason=said)
+    if join.ranking is not None and requested.value != SCAN:
+        return AccessDecision(reads=False, reason="Spark would compare each row with each")
     no_scan = _why_not_read(join.use)
     if requested.value == SCAN:
         # `access` = 'scan' on a table is about its current rows; past rows may still be looked up.

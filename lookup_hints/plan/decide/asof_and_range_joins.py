@@ -23,7 +23,7 @@ from lookup_hints.plan.key_conditions import (
     comparison_sides,
 )
 from lookup_hints.plan.parse.query_blocks import Step
-from lookup_hints.plan.table_use import NotReadEither
+from lookup_hints.plan.table_use import NotReadEither, TableUse
 from lookup_hints.spi import OrderCondition, OrderedLookup
 from lookup_hints.spi.arrow_types import type_name, written_type
 from lookup_hints.spi.changed_column_and_versions import VALID_FROM, VALID_TO, Versions
@@ -46,6 +46,8 @@ def with_order(join: FoundJoin) -> FoundJoin:
         UnsupportedLookup: versions of one row cannot be distinguished from other rows.
     """
     versions, step = join.use.versions, join.use.step
+    if join.ranking is not None:
+        return join
     if versions is not None:
         return join.with_(order=_order_of_versions(join, versions))
     if step is not None and step.takes_nearest:
@@ -113,15 +115,15 @@ def _comparison_sides(join: FoundJoin, at: Cut) -> tuple[str, str, Conjunct] | N
         if sides is None or operator == "=":
             continue
         for one, other, how in ((*sides, operator), (*sides[::-1], TURNED[operator])):
-            column = _own_column(join, other)
+            column = own_column(join.use, other.tree)
             if column is not None and can_be_key(one.tree, join.use.names):
                 return how, column, one
     return None
 
 
-def _own_column(join: FoundJoin, part: Conjunct) -> str | None:
-    """The column of the lookup table itself that ``part`` is, and nothing more."""
-    column, through = bare_column(part.tree, join.use.names), join.use.through
+def own_column(use: TableUse, tree: exp.Expr) -> str | None:
+    """The column of the lookup table itself that ``tree`` is, and nothing more."""
+    column, through = bare_column(tree, use.names), use.through
     is_own = column is not None and (through is None or through.expression(column).bare is not None)
     return column if is_own else None
 
@@ -147,7 +149,7 @@ def _range_ends(join: FoundJoin, condition: Conjunct) -> list[tuple[str, str, Co
         sides = _comparison_sides(join, condition.at)
         return [] if sides is None else [sides]
     value, *ends = between
-    columns = [column for each in ends if (column := _own_column(join, each)) is not None]
+    columns = [column for each in ends if (column := own_column(join.use, each.tree)) is not None]
     if len(columns) < 2 or not can_be_key(value.tree, join.use.names):
         return []
     return [(operator, column, value) for operator, column in zip((">=", "<="), columns, strict=True)]
@@ -171,7 +173,7 @@ def order_cast_of(join: FoundJoin, kind: str) -> KeyCast:
     order = join.order
     if order is None:
         return KeyCast()
-    field = join.use.base.schema.field(order.condition.column)
+    field = join.use.base.schema.field(order.condition.columns[0])
     column = type_name(field.type)
     cast = order_cast(kind, column)
     if cast is not None:
@@ -205,16 +207,17 @@ def is_order_asked(join: FoundJoin, settings: LookupSettings) -> bool:
         return False
     if multiple_match_of(join.use.base) != ALL:
         return False  # which rows of a key count is decided before
+    assert isinstance(order.condition, OrderCondition), "it compares by order"
     if not isinstance(connector, OrderedLookup) or not connector.can_order(order.condition):
         return False
     if order.condition.known_from and (order.condition.until or not connector.picks_known_rows):
         return False
-    rows = _rows_of_a_key(join)
+    rows = rows_of_a_key(join)
     # Quotes are many; versions of a customer are few.
     return order.is_sparks if rows is None else rows > FEW_ROWS
 
 
-def _rows_of_a_key(join: FoundJoin) -> float | None:
+def rows_of_a_key(join: FoundJoin) -> float | None:
     """About how many rows a key has, as the source knows; None where it does not."""
     size = join.use.context.table_size(join.use.connector)
     columns = [join.use.base_column(key.column) for key in join.conditions.keys]

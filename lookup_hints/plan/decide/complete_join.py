@@ -17,6 +17,7 @@ from lookup_hints.plan.decide.access import AccessDecision
 from lookup_hints.plan.decide.ask_or_read import stopped_early
 from lookup_hints.plan.decide.asof_and_range_joins import is_order_asked, order_cast_of
 from lookup_hints.plan.decide.budgets import gives_limits
+from lookup_hints.plan.decide.nearest_joins import is_nearest_asked, value_cast_of, with_comparable_value
 from lookup_hints.plan.decide.settings import Choice, choose
 from lookup_hints.plan.facts_of_lookup_tables import Facts
 from lookup_hints.plan.joins import (
@@ -47,6 +48,7 @@ def completed(
     stopped, others = stopped_early(facts, joins), _connectors_with_limits(facts.context, joins)
     choices = [_choose_settings(join, access[join.use], others, join.use.index in stopped) for join in joins]
     types = _types_of_keys(facts.analysis, joins)
+    joins = [with_comparable_value(join, kinds) for join, kinds in zip(joins, types, strict=True)]
     casts = [_cast_keys(join, kinds) for join, kinds in zip(joins, types, strict=True)]
     return tuple(
         _complete_join(join, access[join.use], choice, *cast)
@@ -62,7 +64,8 @@ def _complete_join(
     order_cast: KeyCast,
 ) -> LookupJoin:
     statement, context, keys = join.use.statement, join.use.context, join.conditions.keys
-    order_asked = is_order_asked(join, choice.settings)
+    is_asked = is_order_asked if join.ranking is None else is_nearest_asked
+    order_asked = is_asked(join, choice.settings)
     if order_asked:
         # A table that executors may read whole serves plain keys, not moments.
         choice = replace(choice, settings=replace(choice.settings, switch=None))
@@ -138,7 +141,8 @@ def _settings_for_ranges(join: FoundJoin, settings: LookupSettings) -> LookupSet
         CannotBeAsked: a retry needs answers of the source.
     """
     if settings.retry.on_miss or settings.retry.on_rows is not None:
-        reason = "ranges are found in the whole table, and a retry asks for rows that were not there"
+        what = "ranges are" if join.ranking is None else "the nearest rows are"
+        reason = f"{what} found in the whole table, and a retry asks for rows that were not there"
         raise join.use.refused(join.at, reason)
     whole = settings.whole
     if whole is None or whole.changed is not None:
@@ -213,7 +217,7 @@ def _cast_keys(join: FoundJoin, types: Sequence[str] | None) -> tuple[tuple[KeyC
     if types is None:
         return tuple(KeyCast() for _ in keys), KeyCast()
     casts = tuple(_cast_key(join, key, kind) for key, kind in zip(keys, types, strict=False))
-    return casts, order_cast_of(join, types[-1])
+    return casts, order_cast_of(join, types[-1]) if join.ranking is None else value_cast_of(join, types[-1])
 
 
 def _cast_key(join: FoundJoin, key: KeyEquality, left: str) -> KeyCast:
@@ -256,6 +260,7 @@ def _used_columns(join: FoundJoin, casts: Sequence[KeyCast]) -> tuple[str, ...]:
     else:
         used = {*used_columns(join.use, join.answered)}
     used |= {key.column for key, cast in zip(keys, casts, strict=True) if cast.recheck}
+    used |= set() if join.ranking is None else {*join.use.table.primary_key}
     return tuple(name for name in join.use.table.schema.names if name in used)
 
 

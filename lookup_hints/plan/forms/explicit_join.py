@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lookup_hints.plan.column_pruning import last_of_projection
+from lookup_hints.plan.decide.nearest_joins import nearest_join
 from lookup_hints.plan.forms.constant_or_correlated import correlated_join, is_correlated
 from lookup_hints.plan.forms.join_graph import MULTIPLIED, is_multiplied_behind
 from lookup_hints.plan.forms.on_using_natural import (
@@ -77,9 +78,9 @@ def explicit_join(use: TableUse) -> FoundJoin | None:
     """
     if use.step is None:
         return None
-    if use.step.nearest is not None:
-        raise use.refused(use.step.nearest, "NEAREST BY chooses among all its rows")
     form = ExplicitJoin() if use.pipe is None else PipeJoin()
+    if use.step.nearest is not None:
+        return nearest_join(form, use, use.step)
     join = join_of_step(form, use, use.step)
     asked = correlated_join(join)
     if asked is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from lookup_hints.nearest import DISTANCE
 from lookup_hints.plan.joins import LookupJoin
 from lookup_hints.plan.key_conditions import over_variable
 from lookup_hints.plan.parse.statement import Statement
@@ -146,7 +147,33 @@ def _rows_of_join(join: LookupJoin) -> Text:
 
 def _matching_rows(join: LookupJoin) -> Text:
     call, residual = _found_rows(join), _residual_condition(join)
-    return ("filter(", *call, f", {ROW} -> ", *residual, ")") if residual else call
+    return _nearest_rows(join, ("filter(", *call, f", {ROW} -> ", *residual, ")") if residual else call)
+
+
+# Sources compute distances in another order of additions, or with other digits. So what the user sees, and
+# which rows are the nearest, is Spark's own arithmetic. (docs/decisions/0300)
+def _nearest_rows(join: LookupJoin, rows: Text) -> Text:
+    """Those of ``rows`` that are nearest to the left row, in their order; all where it is no NEAREST BY.
+
+    Rows at no distance are left out. Of equally near rows those with the smaller primary key stay.
+    """
+    ranking = join.ranking
+    if ranking is None:
+        return rows
+    distance = over_variable(ranking.by, join.use.names, ROW, join.field)
+    key = [f"{text_value(name)}, {ROW}.{quoted(join.field(name))}" for name in join.use.table.primary_key]
+    ties = f", 'key', named_struct({', '.join(key)})" if key else ""
+    nearer, farther = (-1, 1) if ranking.direction == DISTANCE else (1, -1)
+    steps = [("at", nearer, farther), *([("key", -1, 1)] if key else [])]
+    order = "".join(
+        f"WHEN a.{name} < b.{name} THEN {less} WHEN a.{name} > b.{name} THEN {more} "
+        for name, less, more in steps
+    )
+    return (
+        *("transform(slice(array_sort(filter(transform(", *rows, f", {ROW} -> named_struct('at', "),
+        *(*distance, f"{ties}, 'row', {ROW})), near -> near.at IS NOT NULL), "),
+        f"(a, b) -> CASE {order}ELSE 0 END), 1, {ranking.most}), near -> near.row)",
+    )
 
 
 # OUTER puts a row of NULLs only where there is no row at all, not where the residual condition drops all.
@@ -157,7 +184,7 @@ def _padded_rows(join: LookupJoin) -> Text:
     NULL instead of an array says: drop the row, on which OUTER would put a NULL as well.
     """
     residual = _residual_condition(join)
-    kept: Text = (f"filter({ROWS}, {ROW} -> ", *residual, ")") if residual else (ROWS,)
+    kept = _nearest_rows(join, (f"filter({ROWS}, {ROW} -> ", *residual, ")") if residual else (ROWS,))
     return (
         "transform(array(",
         *_found_rows(join),
