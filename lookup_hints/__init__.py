@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lookup_hints.async_function import async_wait as async_wait
     from lookup_hints.lookup_spec import LookupName as LookupName
     from lookup_hints.metrics.lookup_metrics import LookupMetrics as LookupMetrics
+    from lookup_hints.nearest import Nearest as Nearest
     from lookup_hints.retry import ExponentialDelay as ExponentialDelay
     from lookup_hints.retry import FixedDelay as FixedDelay
     from lookup_hints.retry import RetryPolicy as RetryPolicy
@@ -41,6 +42,7 @@ _HOME = {
     "LookupMetrics": "metrics.lookup_metrics",
     "LookupName": "lookup_spec",
     "LookupSession": "session",
+    "Nearest": "nearest",
     "NoRestart": "streaming.restart_strategy",
     "RetryPolicy": "retry",
     "RetryStrategy": "retry",
@@ -63,6 +65,7 @@ __all__ = [
     "LookupMetrics",
     "LookupName",
     "LookupSession",
+    "Nearest",
     "NoRestart",
     "RetryPolicy",
     "RetryStrategy",

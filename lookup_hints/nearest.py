@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from lookup_hints.errors import OptionError, Problem, nearest
@@ -58,11 +59,11 @@ def _trigrams(side: str) -> str:
     return f"array_distinct(flatten(transform({words}, w -> {parts})))"
 
 
-def _great_circle(limit: str) -> Iterator[str]:
+def _great_circle() -> Iterator[str]:
     half = "pow(sin(radians({b%d} - {a%d}) / 2), 2)"
     for one, other in ("ab", "ba"):
         both = f"cos(radians({{{one}0}})) * cos(radians({{{other}0}}))"
-        yield f"{{scale}} * asin({limit % f'sqrt({half % (0, 0)} + {both} * {half % (1, 1)})'})"
+        yield f"{{scale}} * asin(sqrt({half % (0, 0)} + {both} * {half % (1, 1)}))"
 
 
 def _euclidean(columns: int) -> Iterator[str]:
@@ -92,7 +93,7 @@ FORMULAS = (
     Formula("inner-product", f"-{_sum_over_elements('CAST(x AS DOUBLE) * y')}"),
     Formula("inner-product", f"{_INNER}({{a0}}, {{b0}})", SIMILARITY),
     *(Formula("euclidean", text) for columns in (2, 3) for text in _euclidean(columns)),
-    *(Formula("great-circle", text) for limit in ("least(1D, %s)", "%s") for text in _great_circle(limit)),
+    *(Formula("great-circle", text) for text in _great_circle()),
     Formula(
         "trigram",
         f"if({{a0}} IS NULL OR {{b0}} IS NULL, NULL, 1 - coalesce(try_divide({_SHARED}, {_EITHER}), 0D))",
@@ -121,7 +122,8 @@ class Nearest:
             or ``great-circle`` (of a latitude and a longitude in degrees; kilometres).
         k: so many rows, from 1 to 100,000.
         within: rows at a greater distance are left out; None: none are. The distance of ``cosine`` and
-            ``trigram`` is 1 less the similarity, that of ``inner-product`` its negative.
+            ``trigram`` is 1 less the similarity, that of ``inner-product`` its negative, that of dates and
+            timestamps a ``timedelta``.
         exact: whether they must be the nearest rows. Otherwise a source may search by an approximate index.
         distance: the name of a column with the distance; None: there is none.
 
@@ -137,7 +139,7 @@ class Nearest:
     to: Any = None
     metric: str = "difference"
     k: int = 1
-    within: float | None = None
+    within: float | timedelta | None = None
     exact: bool = True
     distance: str | None = None
 
@@ -163,8 +165,8 @@ class Nearest:
             return Problem(f"No metric is called {self.metric!r}.", tip=nearest(str(self.metric), [*METRICS]))
         if isinstance(self.k, bool) or not isinstance(self.k, int) or not 1 <= self.k <= MOST:
             return Problem(f"k is a whole number from 1 to {MOST:,}, not {self.k!r}.")
-        if self.within is not None and not isinstance(self.within, int | float):
-            return Problem(f"within is a number, not {self.within!r}.")
+        if self.within is not None and not isinstance(self.within, int | float | timedelta):
+            return Problem(f"within is a number or a timedelta, not {self.within!r}.")
         count = METRICS[self.metric]
         wanted = (2, 3) if count is None else (count,)
         if not self.to or not all(isinstance(name, str) for name in self.to):
@@ -173,6 +175,13 @@ class Nearest:
             many, given = " or ".join(map(str, wanted)), f"{len(self._left_parts)} with {len(self.to)}"
             return Problem(f"{self.metric} compares {many} on each side, not {given}.")
         return None
+
+    @property
+    def limit(self) -> str:
+        """``within`` as SQL."""
+        if isinstance(self.within, timedelta):
+            return f"make_dt_interval(0, 0, 0, {self.within.total_seconds():.6f})"
+        return f"CAST('{self.within!r}' AS DOUBLE)"
 
     def expression(self, pairs: Sequence[tuple[str, str]], has_function: Callable[[str], bool]) -> str:
         """The distance as SQL over ``pairs`` of texts, by functions that Spark has."""

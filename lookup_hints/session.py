@@ -32,6 +32,7 @@ from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.prometheus import LOOPBACK, MetricsServer, serve
 from lookup_hints.metrics.readable_summary import Moment
 from lookup_hints.metrics.tables import aligned, html_table, shown_value
+from lookup_hints.nearest import Nearest
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.spi import Connector
 from lookup_hints.spi.arrow_types import sql_type
@@ -152,6 +153,7 @@ class LookupSession:
         *,
         condition: str | None = None,
         as_of: str | Column | None = None,
+        nearest: Nearest | None = None,
         columns: frame_join.ColumnChoice | None = None,
         alias: str | None = None,
         retry: RetryPolicy | None = None,
@@ -188,6 +190,8 @@ class LookupSession:
                 ``customers.country``; a name that only one side has may stand alone.
             as_of: the moment whose rows are joined: a column, SQL expression or Column of ``df``. The table
                 names with ``lookup.valid-from`` the column that says from when they are valid.
+            nearest: of the rows found only the nearest ones are joined: see ``Nearest``. Without ``on`` they
+                are the nearest of all rows.
             columns: which columns of the table come, or a dictionary of them with new names; all by default.
             alias: the table's name in ``condition`` and in the result (``select("c.name")``).
             retry: when a key is looked up again, such as ``FixedDelay(3, 10.0).if_miss()``.
@@ -227,6 +231,7 @@ class LookupSession:
             options=options,
             retry=frame_join.checked_retry("lookup_join", retry),
             as_of=as_of,
+            nearest=nearest,
         )
         return self.join_frame(df, connector, request)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from lookup_hints.dataframe.frames_in_text import is_frame, private_name
 from lookup_hints.errors import OptionError, Problem, QueryError, Span, nearest
 from lookup_hints.hints.hint_comments import LookupHint
+from lookup_hints.nearest import Nearest
 from lookup_hints.retry import RetryPolicy, RetryStrategy
 from lookup_hints.spi import Connector
 from lookup_hints.spi.changed_column_and_versions import versions_of
@@ -62,6 +63,7 @@ class JoinRequest:
         options: typed values, by the keys of hints.
         retry: the retry policy, if given.
         as_of: the moment whose rows are joined, a text or a Column; None: all rows of a key.
+        nearest: which of the rows found are joined; None: all.
     """
 
     pairs: tuple[tuple[Any, str], ...]
@@ -73,6 +75,7 @@ class JoinRequest:
     options: Mapping[str, Any]
     retry: RetryPolicy | None
     as_of: Any = None
+    nearest: Nearest | None = None
 
 
 @dataclass(frozen=True)
@@ -185,7 +188,7 @@ def _write_statement(left: _Left, connector: Connector, request: JoinRequest) ->
         if not request.condition.strip():
             raise QueryError(Problem("The condition is empty.", tip="Leave it out."))
         conditions.append(f"(\n{request.condition}\n)")
-    if not conditions:
+    if not conditions and request.nearest is None:
         message = f"The lookup join with {request.alias} has no key."
         tip = f"Give on='name', or on={{'column of the frame': {schema_names[0]!r}}}."
         raise QueryError(Problem(message, tip=tip))
@@ -200,10 +203,39 @@ def _write_statement(left: _Left, connector: Connector, request: JoinRequest) ->
             Problem(f"A {request.kind} join gives no columns of the table.", tip="Leave columns out.")
         )
     table = f"{quoted(connector.table.name)}{moment} AS {alias}"
+    clause = f"ON {' AND '.join(conditions)}"
+    if request.nearest is not None:
+        distance = _distance(left, connector, request, request.nearest)
+        clause = _nearest_clause(request.nearest, distance, conditions)
+        name = request.nearest.distance
+        selected += [] if name is None else [f"{distance} AS {quoted(name)}"]
     return (
         f"SELECT {', '.join(selected)} FROM {private_name(LEFT)} AS {LEFT}"  # noqa: S608
-        f" {_JOINS[request.kind]} {table} ON {' AND '.join(conditions)}"
+        f" {_JOINS[request.kind]} {table} {clause}"
     )
+
+
+def _distance(left: _Left, connector: Connector, request: JoinRequest, wanted: Nearest) -> str:
+    """The distance that ``wanted`` names, between what the frame gives and columns of the table."""
+    if request.kind not in ("inner", "left") or request.as_of is not None:
+        other = "as_of" if request.as_of is not None else f"a {request.kind} join"
+        raise QueryError(
+            Problem(f"nearest= cannot be used with {other}: both choose rows.", tip="Leave one out.")
+        )
+    alias = quoted(request.alias)
+    pairs = [
+        (left.key(one), f"{alias}.{quoted(_find_column(connector, name, request))}")
+        for one, name in wanted.compared
+    ]
+    return wanted.expression(pairs, left.frame.sparkSession.catalog.functionExists)
+
+
+def _nearest_clause(wanted: Nearest, distance: str, conditions: Sequence[str]) -> str:
+    """``NEAREST BY`` of the rows that meet ``conditions``: others are at no distance."""
+    within = [] if wanted.within is None else [f"{distance} <= {wanted.limit}"]
+    gates = " AND ".join([*conditions, *within])
+    by = f"CASE WHEN {gates} THEN {distance} END" if gates else distance
+    return f"{'EXACT' if wanted.exact else 'APPROX'} NEAREST {wanted.k} BY DISTANCE {by}"
 
 
 def _as_of_moment(left: _Left, connector: Connector, request: JoinRequest) -> str:

@@ -41,8 +41,9 @@ def join_in_pipeline(
     """
     from pyspark.sql import functions
 
-    if request.condition is not None or request.as_of is not None:
-        given = "as_of" if request.condition is None else "condition"
+    refused = {"condition": request.condition, "as_of": request.as_of, "nearest": request.nearest}
+    given = next((name for name, value in refused.items() if value is not None), None)
+    if given is not None:
         raise QueryError(
             Problem(
                 f"{given}= cannot be used while a pipeline is defined, as Spark analyses nothing then.",

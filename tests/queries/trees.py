@@ -412,8 +412,10 @@ class Trees:
         right = self._relation(depth, lookup_share)
         if depth < 2 and self._chance(0.12):
             right = self._in_parentheses(right)
-        style = self._random.randrange(27 if self._asof else 25)
-        if style >= 25:
+        style = self._random.randrange(29 if self._asof else 25)
+        if style >= 27:
+            self._nearest_by(source)
+        elif style >= 25:
             self._nearest(source)
         elif style < 8:
             self._explicit(source, right, self._pick(["JOIN", "INNER JOIN"]))
@@ -457,6 +459,46 @@ class Trees:
         if text != "d4":
             columns = [columns[1], columns[2], columns[0]]
         source.text += f" {kind} {text} AS {alias} MATCH_CONDITION ({match}) ON {key}"
+        self._show(source, Relation(alias, columns))
+
+    def _nearest_by(self, source: From) -> None:
+        """The rows at the least distance, of all or of those that meet a condition; ties go by their key."""
+        name, key, text, value = self._pick(
+            [("d1", "k", "s", "v"), ("d3", "j", "u", "v"), ("d1", "k", "s", "k")]
+        )
+        alias, shown = self._alias(), _qualified(source.shown)
+        columns = [Column(alias, column, pa.types.is_integer(kind)) for column, kind in COLUMNS[name].items()]
+        number = self._pick([*_numbers(shown), Column("", "2", is_number=True)])
+        texts = [column for column in shown if not column.is_number] or [Column("", "'b'", is_number=False)]
+        distance, direction = self._pick(
+            [
+                (f"abs({number} - {alias}.{value})", "DISTANCE"),
+                (f"abs({alias}.{value} - ({self._expression(number)}))", "DISTANCE"),
+                (f"-abs({number} - {alias}.{value})", "SIMILARITY"),
+                (f"levenshtein({self._pick(texts)}, {alias}.{text})", "DISTANCE"),
+                (f"{alias}.{value} * 2 - {number}", self._pick(["DISTANCE", "SIMILARITY"])),
+            ]
+        )
+        gates = [
+            self._equal(self._pick(texts), f"{alias}.{text}"),
+            self._equal(self._pick([*_numbers(shown), Column("", "2", is_number=True)]), f"{alias}.{value}"),
+            f"{distance} {'<=' if direction == 'DISTANCE' else '>='} {self._random.randrange(-2, 3)}",
+            f"{alias}.{value} > {self._random.randrange(3)}",
+            self._filter(shown or columns),
+        ]
+        gate = " AND ".join(self._random.sample(gates, self._pick([0, 1, 1, 1, 2, 3])))
+        if gate:
+            form = self._pick(
+                ["CASE WHEN {} THEN {} END", "if({}, {}, NULL)", "CASE WHEN {} THEN {} ELSE NULL END"]
+            )
+            distance = form.format(gate, distance)
+        most = self._pick(["", " 1", " 2", " 3", " 9"])
+        from_table = (
+            name if self._chance(0.8) else f"(SELECT * FROM {name} WHERE {self._pick(['v = 2', 'v > 1'])})"
+        )
+        kind, exact = self._pick(["JOIN", "LEFT JOIN", "LEFT OUTER JOIN"]), self._pick(["EXACT", "APPROX"])
+        source.text += f" {kind} {from_table} AS {alias} {exact} NEAREST{most} BY {direction} {distance}"
+        source.text += f" /* key {alias}.{key} */"
         self._show(source, Relation(alias, columns))
 
     def _in_parentheses(self, left: Relation) -> Relation:

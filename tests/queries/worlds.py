@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,24 @@ QUICK = {**NOT_COMPILED, "spark.sql.adaptive.enabled": "false", "spark.sql.shuff
 """For small data and many statements: what is compiled or planned again at run time costs more than it saves.
 
 One partition, too: a key that is asked for twice was asked for by Spark's plan, not by two tasks."""
+
+
+_DISTANCE = re.compile(r"BY (DISTANCE|SIMILARITY) (.+?) /\* key (.+?) \*/")
+
+
+def with_ties_by_key(text: str) -> str:
+    """``text`` with equally near rows in the order of the key that a comment names; Spark takes either.
+
+    >>> with_ties_by_key("p EXACT NEAREST 2 BY DISTANCE abs(x - p.y) /* key p.id */")
+    'p EXACT NEAREST 2 BY DISTANCE if((abs(x - p.y)) IS NULL, NULL, struct((abs(x - p.y)), p.id))'
+    """
+
+    def ranked(match: re.Match[str]) -> str:
+        by, distance, key = match.groups()
+        ties = key if by == "DISTANCE" else f"-{key}"
+        return f"BY {by} if(({distance}) IS NULL, NULL, struct(({distance}), {ties}))"
+
+    return _DISTANCE.sub(ranked, text)
 
 
 @dataclass(frozen=True)
@@ -128,7 +147,7 @@ class Worlds:
 
     def plain_text(self, text: str) -> str:
         """What Spark is asked in place of ``text``, which may have words and calls of ours."""
-        return values_by_case(OUR_WORDS.sub("", text), self.tables)
+        return values_by_case(OUR_WORDS.sub("", with_ties_by_key(text)), self.tables)
 
     def _new_session(self, names: Mapping[str, Data] | set[str]) -> SparkSession:
         spark = self.spark.newSession()

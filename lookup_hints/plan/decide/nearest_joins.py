@@ -38,7 +38,6 @@ from lookup_hints.sql.lexer import quoted, text_value
 from lookup_hints.sql.text_edits import Cut, Fragment
 
 VECTORS = frozenset({"l2", "cosine", "inner-product"})
-_OWN_FUNCTIONS = frozenset(each.needs for each in FORMULAS if each.needs)
 WHY_READ = "NEAREST BY chooses among all its rows"
 
 
@@ -99,7 +98,7 @@ def _refuse_ranking_by_others(use: TableUse, ranking: Ranking) -> None:
     reason = ""
     if multiple_match_of(use.base) != ALL:
         reason = f"'multiple-match' = {multiple_match_of(use.base)!r} looks at all rows of a key"
-    elif strange := sorted(calls - _OWN_FUNCTIONS):
+    elif strange := sorted(calls - _functions_of_formulas()):
         reason = f"{strange[0]} in its distance may be a function that cannot be called for the rows found"
     is_named = any(True for _ in references(tree, use.names))
     if reason or not is_named or tree.find(exp.Query) or is_random(tree) or use.scope.referred(tree).outer:
@@ -243,6 +242,13 @@ def _order_of_distance(use: TableUse, ranking: Ranking, gated: _GatedDistance) -
 def _template(formula: Formula) -> exp.Expr:
     names = [(f"a{number}", f"b{number}") for number in range(3)]
     return parse_one(formula.over(names, scale="scale"), read="spark")
+
+
+@cache
+def _functions_of_formulas() -> frozenset[str]:
+    """The functions of Spark's own that sqlglot does not know."""
+    calls = (call for each in FORMULAS for call in _template(each).find_all(exp.Anonymous))
+    return frozenset({"make_dt_interval", *(str(call.this).lower() for call in calls)})
 
 
 _PLACEHOLDERS = frozenset(f"{side}{number}" for side in "ab" for number in range(3))
