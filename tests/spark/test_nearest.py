@@ -1,4 +1,4 @@
-"""NEAREST BY, which Spark has since 4.2: the lookup table is read whole, within its guards, and Spark chooses."""
+"""NEAREST BY: asked by the keys of its distance, kept whole by its metric, or read for Spark to compare."""
 
 from __future__ import annotations
 
@@ -17,25 +17,59 @@ if TYPE_CHECKING:
 LOOKUPS = frozenset({"p"})
 # No two rows of `p` are equally near to a row of `q`: Spark may take either of such rows.
 TABLES = {
-    "q": Data(pa.table({"id": [1, 2, 3], "x": [1.0, 5.0, None], "g": ["a", "b", "a"]})),
+    "q": Data(
+        pa.table(
+            {
+                "id": [1, 2, 3],
+                "x": [1.0, 5.0, None],
+                "g": ["a", "b", "a"],
+                "v": pa.array([[1, 2], [0, 0], [3, None]], pa.list_(pa.float32())),
+            }
+        )
+    ),
     "v": Data(pa.table({"pid": [1, 2], "y": [3.1, 8.2]})),
     "p": Data(
-        pa.table({"pid": [10, 11, 12, 13], "y": [0.6, 1.5, 4.0, 9.0], "g": ["a", "a", "b", "b"]}), ("pid",)
+        pa.table(
+            {
+                "pid": [10, 11, 12, 13],
+                "y": [0.6, 1.5, 4.0, 9.0],
+                "g": ["a", "a", "b", "b"],
+                "v": pa.array([[1, 2.5], [0, 1], None, [7, 1]], pa.list_(pa.float32())),
+            }
+        ),
+        ("pid",),
     ),
 }
-TEXTS = [
+READ = [
+    "SELECT q.id, p.pid FROM q JOIN p APPROX NEAREST BY DISTANCE q.x - p.y * 3",
+    "SELECT q.id, p.pid FROM q JOIN p EXACT NEAREST BY DISTANCE length(concat(q.g, p.g)) + abs(q.x - p.y)",
+    "SELECT q.id, p.pid FROM q JOIN p EXACT NEAREST BY DISTANCE if(p.pid > 11, abs(q.x - p.y), NULL)",
+    "SELECT q.id, r.pid FROM q JOIN (SELECT * FROM p WHERE y > 1) r EXACT NEAREST BY DISTANCE abs(q.x - r.y)",
+    "SELECT p.pid, v.pid FROM p JOIN v EXACT NEAREST BY DISTANCE abs(p.y - v.y) WHERE p.g = 'b'",
+]
+ASKED = [
+    "SELECT q.id, p.pid FROM q JOIN p EXACT NEAREST BY DISTANCE if(p.g = q.g, abs(q.x - p.y), NULL)",
+    "SELECT * FROM q LEFT JOIN p EXACT NEAREST 2 BY DISTANCE CASE WHEN p.g = q.g THEN abs(q.x - p.y) END",
+    "SELECT * FROM q LEFT JOIN p AS r EXACT NEAREST 2 BY SIMILARITY CASE WHEN r.g = q.g THEN q.x * r.y ELSE NULL END",
+    "SELECT q.id, p.pid FROM q JOIN p EXACT NEAREST 2 BY DISTANCE"
+    " CASE WHEN p.g = q.g AND p.y > 1 AND abs(q.x - p.y) <= 4 THEN abs(q.x - p.y) END",
+    "SELECT q.id, r.pid FROM q JOIN (SELECT * FROM p WHERE g = 'b') r EXACT NEAREST BY DISTANCE abs(q.x - r.y)",
+    "SELECT q.id, p.pid FROM q LEFT JOIN p EXACT NEAREST BY DISTANCE if(p.g = q.g, vector_l2_distance(q.v, p.v), NULL)",
+    "SELECT q.id, z.pid, p.pid FROM q LEFT JOIN p z ON z.pid = q.id + 9"
+    " JOIN p EXACT NEAREST BY DISTANCE if(p.g = z.g, abs(z.y - p.y), NULL) WHERE p.pid < 13",
+    "FROM q |> JOIN p EXACT NEAREST BY DISTANCE if(p.g = q.g, abs(q.x - p.y), NULL) |> SELECT q.id, p.pid",
+]  # fmt: skip
+KEPT = [
     "SELECT q.id, p.pid FROM q JOIN p APPROX NEAREST BY DISTANCE abs(q.x - p.y)",
     "SELECT * FROM q JOIN p EXACT NEAREST 2 BY SIMILARITY -abs(q.x - p.y)",
     "SELECT * FROM q LEFT OUTER JOIN p AS r EXACT NEAREST 3 BY DISTANCE abs(q.x - r.y)",
     "SELECT id, pid FROM q INNER JOIN p APPROX NEAREST 2 BY DISTANCE abs(x - y)",
     "SELECT q.id, p.pid FROM q JOIN p p EXACT NEAREST BY DISTANCE abs(q.x - p.y) WHERE p.pid = 12",
     "SELECT q.id, p.pid FROM q JOIN p EXACT NEAREST BY DISTANCE abs(q.x - p.y) WHERE p.g = q.g AND p.g = 'b'",
-    "SELECT q.id, p.pid FROM q JOIN p p EXACT NEAREST 2 BY DISTANCE abs(q.x - p.y) WHERE p.pid = q.id + 10",
-    "SELECT q.id, r.pid FROM q JOIN (SELECT * FROM p WHERE g = 'b') r EXACT NEAREST BY DISTANCE abs(q.x - r.y)",
-    "SELECT q.id, z.pid, v.pid FROM q LEFT JOIN p z ON z.pid = q.id + 9 JOIN v EXACT NEAREST BY DISTANCE abs(z.y - v.y)",
-    "SELECT q.id, v.pid, z.g FROM q JOIN v EXACT NEAREST BY DISTANCE abs(q.x - v.y) LEFT JOIN p z ON z.pid = v.pid + 10",
-    "SELECT p.pid, v.pid FROM p JOIN v EXACT NEAREST BY DISTANCE abs(p.y - v.y) WHERE p.g = 'b'",
     "SELECT q.id, p.pid, r.pid FROM q JOIN p EXACT NEAREST BY DISTANCE abs(q.x - p.y) JOIN p r ON r.pid = p.pid",
+    "SELECT * FROM q JOIN p EXACT NEAREST 9 BY SIMILARITY vector_cosine_similarity(p.v, q.v)",
+    "SELECT * FROM q LEFT JOIN p EXACT NEAREST 2 BY DISTANCE -vector_inner_product(p.v, q.v)",
+    "SELECT q.id, v.pid, z.g FROM q JOIN v EXACT NEAREST BY DISTANCE abs(q.x - v.y) LEFT JOIN p z ON z.pid = v.pid + 10",
     "FROM q |> JOIN p EXACT NEAREST BY DISTANCE abs(q.x - p.y) |> SELECT q.id, p.pid",
     "SELECT exact.id, p.pid FROM q exact JOIN p ON p.pid = exact.id + 9",
 ]  # fmt: skip
@@ -54,23 +88,41 @@ def world(worlds: Worlds) -> World:
 
 
 def test_it_gives_sparks_rows(worlds: Worlds) -> None:
-    answers = worlds.check_all(TEXTS, LOOKUPS)
+    answers = worlds.check_all([*READ, *ASKED, *KEPT], LOOKUPS)
     assert all(answer.rows for answer in answers)
 
 
-NEAREST = "SELECT q.id, p.pid FROM q JOIN p EXACT NEAREST BY DISTANCE abs(q.x - p.y)"
+@pytest.mark.parametrize(
+    ("texts", "access"), [(READ, "read because"), (ASKED, "asked: "), (KEPT[:4], "kept whole: ")]
+)
+def test_explain_says_who_finds_the_rows(world: World, texts: list[str], access: str) -> None:
+    for text in texts[:-1]:
+        assert access in world.session.explain(text), text
 
 
-def test_explain_says_that_the_table_is_read_and_why(world: World) -> None:
-    told = world.session.explain(NEAREST)
-    assert "Whole table p is read\n    read because  NEAREST BY chooses among all its rows\n" in told
-    assert "    columns       pid, y\n" in told
+def test_explain_names_the_metric(world: World) -> None:
+    assert "the 2 nearest rows by difference of y, exactly, found by the worker\n" in (
+        world.session.explain(ASKED[1])
+    )
+    assert "the 2 nearest rows, chosen by Spark among all rows of its key\n" in (
+        world.session.explain(ASKED[2])
+    )
+
+
+def test_equally_near_rows_come_by_their_key(world: World) -> None:
+    gated = "SELECT pid FROM q JOIN p EXACT NEAREST 1 BY {} if(p.g = q.g, p.pid * 0, NULL) WHERE id = 1"
+    for direction in ("DISTANCE", "SIMILARITY"):
+        assert [tuple(row) for row in world.session.sql(gated.format(direction)).collect()] == [(10,)]
+
+
+NEAREST = "SELECT q.id, p.pid FROM q JOIN p EXACT NEAREST BY DISTANCE q.x - p.y * 3"
 
 
 @pytest.mark.parametrize("hint", ["LOOKUP('table'='p')", "EXTERNAL_LOOKUP(p)"])
 def test_a_hint_that_wants_a_lookup_is_refused(world: World, hint: str) -> None:
     with pytest.raises(
-        UnsupportedLookup, match=r"The lookup join with p cannot run: NEAREST BY chooses among all its rows\."
+        UnsupportedLookup,
+        match=r"The lookup join with p cannot run: NEAREST BY chooses among all its rows; write CASE WHEN p\.key",
     ):
         world.session.sql(NEAREST.replace("SELECT", f"SELECT /*+ {hint} */"))
 
@@ -78,7 +130,7 @@ def test_a_hint_that_wants_a_lookup_is_refused(world: World, hint: str) -> None:
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ("'lookup.access' = 'lookup'", "cannot run: NEAREST BY chooses among all its rows."),
+        ("'lookup.access' = 'lookup'", "cannot run: NEAREST BY chooses among all its rows;"),
         ("'scan' = 'false'", "would be read whole, because NEAREST BY chooses among all its rows: 'scan' ="),
         (
             "'lookup.scan.max-rows' = '2'",
