@@ -49,24 +49,24 @@ def _sum_over_elements(product: str) -> str:
     return f"aggregate(zip_with({{a0}}, {{b0}}, (x, y) -> {product}), 0D, (s, x) -> s + x)"
 
 
-def _norm(side: str) -> str:
+def _norm_of(side: str) -> str:
     return f"sqrt(aggregate({side}, 0D, (s, x) -> s + CAST(x AS DOUBLE) * x))"
 
 
-def _trigrams(side: str) -> str:
+def _trigrams_of(side: str) -> str:
     words = f"filter(split(lower({side}), r'[^\\p{{{{L}}}}\\p{{{{N}}}}]+'), w -> w <> '')"
     parts = "transform(sequence(1, length(w) + 1), i -> substr(concat('  ', w, ' '), i, 3))"
     return f"array_distinct(flatten(transform({words}, w -> {parts})))"
 
 
-def _great_circle() -> Iterator[str]:
+def _great_circle_texts() -> Iterator[str]:
     half = "pow(sin(radians({b%d} - {a%d}) / 2), 2)"
     for one, other in ("ab", "ba"):
         both = f"cos(radians({{{one}0}})) * cos(radians({{{other}0}}))"
         yield f"{{scale}} * asin(sqrt({half % (0, 0)} + {both} * {half % (1, 1)}))"
 
 
-def _euclidean(columns: int) -> Iterator[str]:
+def _euclidean_texts(columns: int) -> Iterator[str]:
     for square in ("pow({a%d} - {b%d}, 2)", "({a%d} - {b%d}) * ({a%d} - {b%d})"):
         each = [square.replace("%d", str(number)) for number in range(columns)]
         yield f"sqrt({' + '.join(each)})"
@@ -75,8 +75,8 @@ def _euclidean(columns: int) -> Iterator[str]:
 
 _COSINE = "vector_cosine_similarity"
 _INNER = "vector_inner_product"
-_SHARED = f"size(array_intersect({_trigrams('{a0}')}, {_trigrams('{b0}')}))"
-_EITHER = f"size(array_union({_trigrams('{a0}')}, {_trigrams('{b0}')}))"
+_SHARED = f"size(array_intersect({_trigrams_of('{a0}')}, {_trigrams_of('{b0}')}))"
+_EITHER = f"size(array_union({_trigrams_of('{a0}')}, {_trigrams_of('{b0}')}))"
 
 # The first formula of a metric is the one that is written; all are recognised. (docs/decisions/0300)
 FORMULAS = (
@@ -85,15 +85,15 @@ FORMULAS = (
     Formula("cosine", f"1 - {_COSINE}({{a0}}, {{b0}})", needs=_COSINE),
     Formula(
         "cosine",
-        f"1 - {_sum_over_elements('CAST(x AS DOUBLE) * y')} / nullif({_norm('{a0}')} * {_norm('{b0}')}, 0D)",
+        f"1 - {_sum_over_elements('CAST(x AS DOUBLE) * y')} / nullif({_norm_of('{a0}')} * {_norm_of('{b0}')}, 0D)",
     ),
     Formula("cosine", f"-{_COSINE}({{a0}}, {{b0}})"),
     Formula("cosine", f"{_COSINE}({{a0}}, {{b0}})", SIMILARITY),
     Formula("inner-product", f"-{_INNER}({{a0}}, {{b0}})", needs=_INNER),
     Formula("inner-product", f"-{_sum_over_elements('CAST(x AS DOUBLE) * y')}"),
     Formula("inner-product", f"{_INNER}({{a0}}, {{b0}})", SIMILARITY),
-    *(Formula("euclidean", text) for columns in (2, 3) for text in _euclidean(columns)),
-    *(Formula("great-circle", text) for text in _great_circle()),
+    *(Formula("euclidean", text) for columns in (2, 3) for text in _euclidean_texts(columns)),
+    *(Formula("great-circle", text) for text in _great_circle_texts()),
     Formula(
         "trigram",
         f"if({{a0}} IS NULL OR {{b0}} IS NULL, NULL, 1 - coalesce(try_divide({_SHARED}, {_EITHER}), 0D))",

@@ -205,7 +205,7 @@ def _write_statement(left: _Left, connector: Connector, request: JoinRequest) ->
     table = f"{quoted(connector.table.name)}{moment} AS {alias}"
     clause = f"ON {' AND '.join(conditions)}"
     if request.nearest is not None:
-        distance = _distance(left, connector, request, request.nearest)
+        distance = _write_distance(left, connector, request, request.nearest)
         clause = _nearest_clause(request.nearest, distance, conditions)
         name = request.nearest.distance
         selected += [] if name is None else [f"{distance} AS {quoted(name)}"]
@@ -215,7 +215,7 @@ def _write_statement(left: _Left, connector: Connector, request: JoinRequest) ->
     )
 
 
-def _distance(left: _Left, connector: Connector, request: JoinRequest, wanted: Nearest) -> str:
+def _write_distance(left: _Left, connector: Connector, request: JoinRequest, wanted: Nearest) -> str:
     """The distance that ``wanted`` names, between what the frame gives and columns of the table."""
     if request.kind not in ("inner", "left") or request.as_of is not None:
         other = "as_of" if request.as_of is not None else f"a {request.kind} join"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import types
@@ -219,10 +220,10 @@ def _order_of_distance(use: TableUse, ranking: Ranking, gated: _GatedDistance) -
     for formula in FORMULAS:
         if formula.by != ranking.direction:
             continue
-        bound = dict[str, exp.Expr]()
-        if not _bind(_template(formula), gated.distance, bound):
+        bound: dict[str, exp.Expr] = {}
+        if not _binds_to(_parse_template(formula), gated.distance, bound):
             continue
-        pairs = _compared(use, bound)
+        pairs = _compared_columns(use, bound)
         columns = tuple(column for column, _ in pairs)
         fields = [use.base.schema.field(name) for name in columns]
         if not pairs or not all(_is_of_metric(formula.metric, field.type) for field in fields):
@@ -239,7 +240,7 @@ def _order_of_distance(use: TableUse, ranking: Ranking, gated: _GatedDistance) -
 
 
 @cache  # a few formulas
-def _template(formula: Formula) -> exp.Expr:
+def _parse_template(formula: Formula) -> exp.Expr:
     names = [(f"a{number}", f"b{number}") for number in range(3)]
     return parse_one(formula.over(names, scale="scale"), read="spark")
 
@@ -247,14 +248,14 @@ def _template(formula: Formula) -> exp.Expr:
 @cache
 def _functions_of_formulas() -> frozenset[str]:
     """The functions of Spark's own that sqlglot does not know."""
-    calls = (call for each in FORMULAS for call in _template(each).find_all(exp.Anonymous))
+    calls = (call for each in FORMULAS for call in _parse_template(each).find_all(exp.Anonymous))
     return frozenset({"make_dt_interval", *(str(call.this).lower() for call in calls)})
 
 
 _PLACEHOLDERS = frozenset(f"{side}{number}" for side in "ab" for number in range(3))
 
 
-def _bind(template: exp.Expr, tree: exp.Expr, bound: dict[str, exp.Expr]) -> bool:
+def _binds_to(template: exp.Expr, tree: exp.Expr, bound: dict[str, exp.Expr]) -> bool:
     """Whether ``tree`` is ``template`` with the expressions ``bound`` in the place of its names."""
     template, tree = template.unnest(), tree.unnest()
     name = template.name if isinstance(template, exp.Column) else ""
@@ -264,28 +265,27 @@ def _bind(template: exp.Expr, tree: exp.Expr, bound: dict[str, exp.Expr]) -> boo
         return bound.setdefault(name, tree) == tree
     if type(template) is not type(tree):
         return False
-    parts = [[*_parts_of(each)] for each in (template, tree)]
-    if len(parts[0]) != len(parts[1]):
-        return False
-    return all(
+    parts, others = [*_parts_of(template)], [*_parts_of(tree)]
+    return len(parts) == len(others) and all(
         key == other_key
         and (
-            _bind(one, other, bound)
-            if isinstance(one, exp.Expr) and isinstance(other, exp.Expr)
+            _binds_to(one, other, bound)
+            if hasattr(one, "unnest") and hasattr(other, "unnest")
             else str(one).lower() == str(other).lower()
         )
-        for (key, one), (other_key, other) in zip(*parts, strict=True)
+        for (key, one), (other_key, other) in zip(parts, others, strict=True)
     )
 
 
-def _parts_of(tree: exp.Expr) -> Iterator[tuple[str, object]]:
+def _parts_of(tree: exp.Expr) -> Iterator[tuple[str, Any]]:
+    """The arguments of a node by their names, lists taken apart, without those that say nothing."""
     for key, value in tree.args.items():
         for each in value if isinstance(value, list) else [value]:
             if each is not None and each is not False:
                 yield key, each
 
 
-def _compared(use: TableUse, bound: dict[str, exp.Expr]) -> list[tuple[str, exp.Expr]]:
+def _compared_columns(use: TableUse, bound: dict[str, exp.Expr]) -> list[tuple[str, exp.Expr]]:
     """The column of the table on one side of each pair, and what the left rows give on the other."""
     pairs = []
     for number in range(len(bound) // 2):
