@@ -75,6 +75,7 @@ def _euclidean_texts(columns: int) -> Iterator[str]:
 
 _COSINE = "vector_cosine_similarity"
 _INNER = "vector_inner_product"
+_NORMS = f"{_norm_of('{a0}')} * {_norm_of('{b0}')}"
 _SHARED = f"size(array_intersect({_trigrams_of('{a0}')}, {_trigrams_of('{b0}')}))"
 _EITHER = f"size(array_union({_trigrams_of('{a0}')}, {_trigrams_of('{b0}')}))"
 
@@ -83,10 +84,7 @@ FORMULAS = (
     Formula("l2", "vector_l2_distance({a0}, {b0})", needs="vector_l2_distance"),
     Formula("l2", f"sqrt({_sum_over_elements('pow(CAST(x AS DOUBLE) - y, 2)')})"),
     Formula("cosine", f"1 - {_COSINE}({{a0}}, {{b0}})", needs=_COSINE),
-    Formula(
-        "cosine",
-        f"1 - {_sum_over_elements('CAST(x AS DOUBLE) * y')} / nullif({_norm_of('{a0}')} * {_norm_of('{b0}')}, 0D)",
-    ),
+    Formula("cosine", f"1 - {_sum_over_elements('CAST(x AS DOUBLE) * y')} / nullif({_NORMS}, 0D)"),
     Formula("cosine", f"-{_COSINE}({{a0}}, {{b0}})"),
     Formula("cosine", f"{_COSINE}({{a0}}, {{b0}})", SIMILARITY),
     Formula("inner-product", f"-{_INNER}({{a0}}, {{b0}})", needs=_INNER),

@@ -21,7 +21,7 @@ WITH destinations AS (
   FROM (SELECT dest, count(*) AS flights FROM flights GROUP BY dest) AS d
   JOIN airports AS a ON a.faa = d.dest
 ), alternates AS (
-  SELECT d.faa AS dest, d.flights, n.faa, n.name,
+  SELECT /*+ LOOKUP('table' = 'n') */ d.faa AS dest, d.flights, n.faa, n.name,
          12742.0176D * asin(sqrt(
            pow(sin(radians(n.lat - d.lat) / 2), 2)
            + cos(radians(d.lat)) * cos(radians(n.lat)) * pow(sin(radians(n.lon - d.lon) / 2), 2))) AS km
