@@ -22,6 +22,7 @@ from lookup_hints.spi import reporting
 # --- content codings ------------------------------------------------------------------------------
 
 _PIECE = 64 * 1024
+_SMALL_PIECE = 4 * 1024
 
 
 class BodyTooLarge(Exception):
@@ -48,17 +49,21 @@ def decoded(body: bytes, codings: str, most_bytes: int) -> bytes:
 def _by_zlib(body: bytes, most_bytes: int, *, may_be_bare: bool = False) -> bytes:
     # Some servers send "deflate" bare, without a header of zlib.
     is_bare = may_be_bare and body[:1] not in (b"\x78", b"\x1f")
-    inflated = b""
+    window = -15 if is_bare else 47  # 47: gzip or zlib, whichever it begins with
+    inflated, reader, at = bytearray(), zlib.decompressobj(window), 0
     while True:
-        reader = zlib.decompressobj(-15 if is_bare else 47)  # 47: gzip or zlib, whichever it begins with
-        inflated += reader.decompress(body, most_bytes - len(inflated) + 1)
+        # In small pieces: each member copies what follows it, and gzip may have many members.
+        piece = body[at : at + _SMALL_PIECE]
+        inflated += reader.decompress(piece, most_bytes - len(inflated) + 1)
+        at += len(piece) - len(reader.unused_data)
         if len(inflated) > most_bytes:
             raise BodyTooLarge
-        if not reader.eof:
+        if reader.eof:
+            if body[at : at + 2] != b"\x1f\x8b":
+                return bytes(inflated)
+            reader = zlib.decompressobj(window)
+        elif not piece:
             raise zlib.error("it has no end")
-        body = reader.unused_data
-        if body[:2] != b"\x1f\x8b":  # gzip may have several members
-            return inflated
 
 
 def _by_arrow(codec: str, body: bytes, most_bytes: int) -> bytes:

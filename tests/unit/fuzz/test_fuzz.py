@@ -1,0 +1,75 @@
+"""Each target takes what is known, and small changes to it, without a crash, a hang or much memory."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from random import Random
+
+import pytest
+
+from tests.unit.fuzz.targets import TARGETS, seeds
+
+# jmespath itself says it, of a literal that is no JSON.
+pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+
+SECONDS = 0.3
+MOST_SECONDS = 1.0
+MOST_MEMORY = 64 * 2**20
+_ODD = (
+    b"\x00",
+    b"\xff\xff\xff\x7f",
+    b"'",
+    b'"',
+    b"{",
+    b"[",
+    b"(",
+    b",",
+    b"\r\n",
+    b"99999999999999999999",
+    b"\\",
+    b"\xc3",
+    b"-1",
+    b"NaN",
+)
+
+
+def mutated(data: bytes, random: Random) -> bytes:
+    """``data`` with a few changes."""
+    for _ in range(random.choice((1, 1, 2, 4, 8))):
+        at, end = sorted(random.randrange(len(data) + 1) for _ in range(2))
+        piece = random.choice((random.choice(_ODD), random.randbytes(1), data[at:end] * 2, b""))
+        end = random.choice((end, at, min(at + 1, len(data))))
+        data = data[:at] + piece + data[end:]
+    return data[:4096]
+
+
+def feed(name: str, data: bytes) -> None:
+    began = time.process_time()
+    try:
+        TARGETS[name](data)
+    except Exception as error:
+        error.args = (f"{name} of {data!r}: {error}",)
+        raise
+    assert time.process_time() - began < MOST_SECONDS, f"{name} works too long on {data!r}"
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_parser_of_what_comes_from_outside_fails_in_words_of_ours_alone(name: str) -> None:
+    known, random = seeds()[name], Random(name)
+    end = time.process_time() + SECONDS
+    for seed in known:
+        feed(name, seed)
+    while time.process_time() < end:
+        feed(name, mutated(random.choice(known), random))
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_it_keeps_to_its_memory(name: str) -> None:
+    tracemalloc.start()
+    try:
+        for seed in seeds()[name]:
+            feed(name, seed)
+        assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY
+    finally:
+        tracemalloc.stop()
