@@ -6,6 +6,7 @@
 # make test-processes  clusters, Connect servers, notebooks, the demo, warm workers, drivers that are killed
 # make test-queries    queries of TPC-H and of a corpus, every form of join, random queries, against Spark itself
 # make test-examples   more random examples of each property than make test tries (EXAMPLES=n)
+# make fuzz            feed a parser of what comes from outside (TARGET=json_paths SECONDS=60) with changed inputs
 # make test-matrix     what depends on versions, in each cell of the matrix of versions (CELLS='3.11-3.5 3.13-4.3')
 # make test-wheel      the wheel of make release with each Python here, and the oldest and newest dependencies
 # make check           format, lint and types only
@@ -22,7 +23,7 @@
 
 .POSIX:
 .SUFFIXES:
-.PHONY: demo test test-unit test-spark test-servers test-processes test-queries test-examples test-matrix test-wheel check docs release bench clean help java
+.PHONY: demo test test-unit test-spark test-servers test-processes test-queries test-examples fuzz test-matrix test-wheel check docs release bench clean help java
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -65,6 +66,12 @@ test-queries: java $(VENV)/spark.jsa
 EXAMPLES = 500
 test-examples: java $(VENV)/spark.jsa
 	@$(SPARK_ENV) EXAMPLES=$(EXAMPLES) $(PYTEST) tests --ignore=tests/queries --ignore=tests/processes -m hypothesis
+
+TARGET = json_paths
+SECONDS = 60
+fuzz: $(VENV)/.dev
+	@$(PIP) install atheris
+	@$(BIN)/python -m tests.unit.fuzz $(TARGET) $(SECONDS)
 
 CELLS =
 test-matrix: java

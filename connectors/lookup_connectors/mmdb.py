@@ -80,8 +80,7 @@ class MmdbConnector(SyncLookup):
         options = self.table.read(self.OPTIONS)[0]
         path = str(Path(options["path"]).absolute())
         identity = identity_of_file(path)  # first, so that a change while it is opened is noticed
-        reader = self._open_file(path)
-        has_both = reader.metadata().ip_version == 6
+        reader, has_both = self._open_file(path)
         self.close()
         self._live = _OpenMmdb(path, identity, reader, has_both, options["invalid-address"] == "error")
 
@@ -156,7 +155,8 @@ class MmdbConnector(SyncLookup):
             where=lambda row: f"{rows[row].text!r} (path {path.text})",
         )
 
-    def _open_file(self, path: str) -> Any:
+    def _open_file(self, path: str) -> tuple[Any, bool]:
+        """A reader of the file, and whether it has addresses of both versions."""
         check_file_exists(self.table, path)
         try:
             from maxminddb import open_database
@@ -164,7 +164,8 @@ class MmdbConnector(SyncLookup):
             what = "this machine lacks the package maxminddb: pip install 'lookup-hints[mmdb]'"
             raise self._table_error(what) from None
         try:
-            return open_database(path)
+            reader = open_database(path)
+            return reader, reader.metadata().ip_version == 6
         except Exception as error:
             raise self._table_error(
                 f"{path} cannot be read as an MMDB file ({error})."

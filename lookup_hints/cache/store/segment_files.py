@@ -219,8 +219,12 @@ def _decode_segment(file: pa.Buffer, used: Path | None) -> Segment:
 
 
 def _read_stream(stream: pa.Buffer) -> pa.RecordBatch:
-    with pa.ipc.open_stream(stream) as reader:
-        return reader.read_next_batch()
+    try:
+        with pa.ipc.open_stream(stream) as reader:
+            return reader.read_next_batch()
+    except (pa.ArrowException, OSError, StopIteration) as error:
+        # Its bytes are in memory: an OSError of Arrow is of a place that the tail of the file gives wrongly.
+        raise NotASegment(f"a part of it cannot be read: {error}") from error
 
 
 # The one thing that is written in place. If it is lost, an answer goes sooner. (docs/decisions/0158)

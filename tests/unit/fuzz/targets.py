@@ -195,7 +195,15 @@ def _segment() -> bytes:
 
 
 def seeds() -> Mapping[str, tuple[bytes, ...]]:
-    """Good inputs of each target, and those that found a bug."""
+    """Good inputs of each target, and those that found a bug, some of them in files."""
+    found = Path(__file__).parent / "found"
+    return {
+        name: (*good, *(each.read_bytes() for each in sorted(found.glob(f"{name}-*"))))
+        for name, good in _good_inputs().items()
+    }
+
+
+def _good_inputs() -> Mapping[str, tuple[bytes, ...]]:
     ok = b"HTTP/1.1 200 OK\r\n"
     return {
         "json_paths": (

@@ -69,7 +69,7 @@ def test_it_keeps_to_its_memory(name: str) -> None:
     tracemalloc.start()
     try:
         for seed in seeds()[name]:
-            feed(name, seed)
+            TARGETS[name](seed)
         assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY
     finally:
         tracemalloc.stop()
