@@ -64,6 +64,7 @@ def test_a_parser_of_what_comes_from_outside_fails_in_words_of_ours_alone(name: 
         feed(name, mutated(random.choice(known), random))
 
 
+@pytest.mark.work(5)
 @pytest.mark.parametrize("name", TARGETS)
 def test_it_keeps_to_its_memory(name: str) -> None:
     tracemalloc.start()
