@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from unittest import mock
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from lookup_connectors.http import HttpConnector, connector
 from lookup_connectors.http.client_httpx import HttpxClient
 from lookup_connectors.postgres import PostgresConnector
@@ -18,6 +22,7 @@ from lookup_hints.spi import (
     LookupRequest,
     LookupTable,
     Option,
+    Scan,
     SyncLookup,
     integer,
 )
@@ -54,6 +59,30 @@ class Counted(AsyncLookup):
             notes.write(f"{request.keys.num_rows}\n")
         await asyncio.sleep(0.002)
         return _echoed(request)
+
+
+class Stored(SyncLookup, Scan):
+    """The rows of a Parquet file, which are held in memory once a key is asked for."""
+
+    OPTIONS = (Option("path", TEXT, "The file.", required=True),)
+
+    def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """All rows."""
+        file = pq.ParquetFile(self.table.options["path"])
+        for batch in file.iter_batches(batch_size=16_384, columns=schema.names):
+            yield batch.select(schema.names).cast(schema)
+
+    def lookup(self, request: LookupRequest) -> pa.Table:
+        """The rows of the keys."""
+        (key,) = request.keys.column_names
+        rows = _rows_of_file(self.table.options["path"])
+        is_asked = pc.is_in(rows.column(key), value_set=request.keys.column(key).combine_chunks())
+        return rows.filter(is_asked).select(request.schema.names).cast(request.schema)
+
+
+@cache
+def _rows_of_file(path: str) -> pa.Table:
+    return pq.read_table(path)
 
 
 class OverHttpx(HttpConnector):

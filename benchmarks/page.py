@@ -21,7 +21,7 @@ PLOT = ROOT / "docs" / "crossover.svg"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 ORDER = (
     *("postgres", "mysql", "http", "http_httpx", "wide", "late_rows", "runners", "scale", "cache"),
-    *("read", "crossover", "asof", "ranges", "latency", "overhead", "planning"),
+    *("read", "crossover", "asof", "ranges", "nearest", "latency", "overhead", "planning"),
     *("citizen_refusing", "citizen_rate", "citizen_dead", "citizen_killed"),
 )
 VERSIONS = ("pyspark", "pyarrow", "asyncpg", "asyncmy", "httptools", "httpx", "aiohttp")
