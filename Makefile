@@ -1,6 +1,7 @@
 # make demo            a year of flights, enriched by lookups (needs Java 17 and Python 3.10, or newer)
-# make test            format, lint, types, and the tests of two kinds: unit and spark
+# make test            format, lint, types, and the tests of three kinds: unit, simulation and spark
 # make test-unit       tests without Spark and servers
+# make simulate        the whole runtime in made-up worlds, each of one seed (SEED=n RUNS=n, or SECONDS=n)
 # make test-spark      tests that ask one local Spark
 # make test-servers    connectors against servers that the tests start: PostgreSQL, MariaDB, HTTP, Redis
 # make test-processes  clusters, Connect servers, notebooks, the demo, warm workers, drivers that are killed
@@ -23,7 +24,7 @@
 
 .POSIX:
 .SUFFIXES:
-.PHONY: demo test test-unit test-spark test-servers test-processes test-queries test-examples fuzz test-matrix test-wheel check docs release bench clean help java
+.PHONY: demo test simulate test-unit test-spark test-servers test-processes test-queries test-examples fuzz test-matrix test-wheel check docs release bench clean help java
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -51,6 +52,11 @@ test: java check $(VENV)/spark.jsa
 test-unit test-spark test-servers test-processes: java $(VENV)/spark.jsa
 	@kind=$@; $(SPARK_ENV) $(PYTEST) "tests/$${kind#test-}"
 
+# The seed is printed; that of a run that fails repeats it.
+SECONDS = 60
+simulate: $(VENV)/.dev
+	@$(BIN)/python -m tests.simulation.run $${SEED:+--seed "$$SEED"} $${RUNS:+--runs "$$RUNS"} --seconds $(SECONDS)
+
 # What is slow because Spark answers each question twice; random trees of joins take as long as all the others. The
 # seed is printed, so that a failure can be repeated.
 TREES = 2400
@@ -68,7 +74,6 @@ test-examples: java $(VENV)/spark.jsa
 	@$(SPARK_ENV) EXAMPLES=$(EXAMPLES) $(PYTEST) tests --ignore=tests/queries --ignore=tests/processes -m hypothesis
 
 TARGET = json_paths
-SECONDS = 60
 fuzz: $(VENV)/.dev
 	@$(PIP) install atheris
 	@$(BIN)/python -m tests.unit.fuzz $(TARGET) $(SECONDS)

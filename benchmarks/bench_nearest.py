@@ -91,7 +91,7 @@ def _write_vectors(path: Path, rows: int, groups: int, seed: int) -> None:
         for begin in range(0, rows, 50_000):
             ids = np.arange(begin, min(begin + 50_000, rows))
             items = random.standard_normal(len(ids) * DIMENSIONS, np.float32)
-            offsets = np.arange(0, len(items) + 1, DIMENSIONS, np.int32)
+            offsets = np.arange(0, len(items) + 1, DIMENSIONS, dtype=np.int32)
             vectors = pa.ListArray.from_arrays(pa.array(offsets), pa.array(items))
             file.write_table(pa.table([ids, (ids % groups).astype(np.int32), vectors], schema=schema))
 

@@ -3,6 +3,7 @@
 The folder of a test is its kind:
 
 - ``unit``: no Spark, no server, no process of its own. The tests of the tree itself, beside the folders, are of it.
+- ``simulation``: runs the whole runtime in a made-up world of one seed.
 - ``spark``: asks the Spark that all tests of a worker process share.
 - ``servers``: talks to a server that the tests start.
 - ``processes``: starts Sparks or interpreters of its own.
@@ -24,7 +25,7 @@ from zlib import crc32
 import pytest
 from hypothesis import strategies
 
-KINDS = ("unit", "spark", "servers", "processes", "queries")
+KINDS = ("unit", "simulation", "spark", "servers", "processes", "queries")
 NEEDS = {
     "spark": "spark",
     **dict.fromkeys(("postgres_server", "mariadb_server", "redis_server", "api"), "servers"),

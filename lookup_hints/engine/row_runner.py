@@ -164,9 +164,12 @@ class RowRunner(AsyncRunner):
             task.add_done_callback(lambda _: begun.close())  # it may not even have come so far
 
     def _finish_worker(self, task: asyncio.Task[None]) -> None:
-        self._running.pop(task, None)
-        if not self._is_closing:
-            self._start_waiting_keys()
+        left = self._running.pop(task, None)
+        if self._is_closing:
+            return
+        if left is not None and task.cancelled():  # before it began: its time was up in that moment
+            self._finish_key(*left, self._unstarted_error(left[0]))
+        self._start_waiting_keys()
 
     async def _look_up_keys(
         self, asked: _RequestByRow, position: int, begun: Coroutine[Any, Any, Rows] | None
@@ -231,11 +234,15 @@ class RowRunner(AsyncRunner):
         self._waiting = deque(each for each in self._waiting if each[0] is not asked)
         for row in [row for row, (own, _, _) in self._started.items() if own is asked]:
             self._finish_key(*self._cancel_row(row), _timeout_error(asked))
-        limiter = self._scheduler.limiter
-        lacks_permits = limiter.is_crowded(len(self._running) + len(self._waiting)) or limiter.outage
-        late = no_permit(self._scheduler, asked.ask) if lacks_permits else _timeout_error(asked)
+        late = self._unstarted_error(asked)
         for position in unstarted:
             self._finish_key(asked, position, late)
+
+    def _unstarted_error(self, asked: _RequestByRow) -> ConnectorError:
+        """Why keys of ``asked`` are not started in time."""
+        limiter = self._scheduler.limiter
+        lacks_permits = limiter.is_crowded(len(self._running) + len(self._waiting)) or limiter.outage
+        return no_permit(self._scheduler, asked.ask) if lacks_permits else _timeout_error(asked)
 
     def _give_up_keys(self, asked: _RequestByRow) -> None:
         """Tell of the keys of ``asked`` that were cancelled and do not end."""

@@ -183,6 +183,8 @@ class OriginLimiter:
             elif not waiter.granted.cancelled() and waiter.granted.exception() is None:
                 self._permits.in_use -= 1  # it was given at the moment when nobody wanted it any more
             self._serve_queue()
+            if not self._queue:
+                self._give_back_soon()
             raise
         finally:
             waiter.waits_for(None)
@@ -304,7 +306,7 @@ class OriginLimiter:
             self._publish_use(now)
         if self._queue:
             self._serve_queue()
-        elif self._idle_timer is None and permits.has_something_idle:
+        else:
             self._give_back_soon()
         return pause or 0.0 if ending == "refused" else 0.0
 
@@ -318,19 +320,23 @@ class OriginLimiter:
 
     def _give_back_soon(self) -> None:
         """Give back what is idle when no request comes for a moment; at once where no loop could do it."""
+        if self._idle_timer is not None or not self._permits.has_something_idle:
+            return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._permits.expire(recent=True)
-            self._publish_use(self.clock())
+            now = self.clock()
+            self._permits.expire(now, recent=True)
+            self._publish_use(now)
         else:
             self._idle_timer = loop.call_later(PUBLISH_SECONDS, self._give_back_later)
 
     def _give_back_later(self) -> None:
         self._idle_timer = None
-        self._permits.expire()
-        self._publish_use(self.clock())
-        if self._permits.has_something_idle and not self._queue:
+        now = self.clock()
+        self._permits.expire(now)
+        self._publish_use(now)
+        if not self._queue:
             self._give_back_soon()
 
     def retry_delay(self, requests: int) -> float:

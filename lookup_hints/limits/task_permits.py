@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lookup_hints.errors import ConnectorError
+from lookup_hints.limits.rate_and_retry_budget import BUNCH_SECONDS
 from lookup_hints.limits.shared_limits import (
     IS_SHUT,
     POLL_SECONDS,
@@ -82,6 +83,12 @@ class TaskPermits:
         """Whether there are permits to give back, or outcomes to publish, while no request does it."""
         return self._held > self.in_use or bool(self._pending.signals)
 
+    # Given to others, it would not be there when its time comes: then that is late, and bunches with theirs.
+    @property
+    def _needed_permits(self) -> int:
+        """How many permits are in use, or wait for a time that is theirs."""
+        return self.in_use + (self._reserved is not None)
+
     @property
     def is_limited_by_budget(self) -> bool:
         return self._rules.rate is not None or self.allowed == self._rules.concurrency
@@ -115,6 +122,9 @@ class TaskPermits:
         if now >= self._publishes_at or self._pending.signals:
             self.publish(now)
         lack = self._limits.shut(self._rules.timeout / 10, now)
+        if lack is not None:
+            # A time that passes meanwhile is not made up for: all tasks would go out at once with theirs.
+            self._reserved = None
         if lack is None and self.in_use >= self._held:
             self.allowed = self._limits.allowed(self._rules)
             wanted = min(1 + waiting, self._rules.capacity - self._held) or 1
@@ -174,7 +184,7 @@ class TaskPermits:
         fair = self._leases.fair
         if not fair:
             return 0
-        idle = self._held - self.in_use
+        idle = max(0, self._held - self._needed_permits)
         return min(idle, surplus(self._held, fair, self._leases.excess)) if waiting else idle
 
     def publish(self, now: float) -> None:
@@ -189,7 +199,7 @@ class TaskPermits:
         if pending.retries:
             limits.retries.reserve(pending.retries, now)
         self.allowed = limits.allowed(rules)
-        idle = self._held - max(pending.most_in_use, self.in_use) if now >= self._publishes_at else 0
+        idle = self._held - max(pending.most_in_use, self._needed_permits) if now >= self._publishes_at else 0
         if idle > 0:
             self._leases.give_back(lease, idle, self.allowed)
             self._held -= idle
@@ -203,9 +213,11 @@ class TaskPermits:
         if limits.pause.opens > now or limits.breaker.opened_at:
             self._cells[IS_SHUT] = 1.0
 
-    def expire(self, *, recent: bool = False) -> None:
+    def expire(self, now: float, *, recent: bool = False) -> None:
         """Let the next ``publish`` return idle permits, also recently used ones with ``recent``."""
         self._publishes_at = 0.0
+        if self._reserved is not None and self._reserved < now - BUNCH_SECONDS:
+            self._reserved = None  # nobody has come for it
         if recent:
             self._pending.most_in_use = self.in_use
 
@@ -239,7 +251,7 @@ class TaskPermits:
         """Publish the rest, and give all permits back; it needs the lock."""
         self.publish(now)
         self._leases.drop(self._own_lease(now))
-        self._lease = None
+        self._lease, self._held = None, 0  # a request that ends later has nothing to give back
 
     def retry_later(self, requests: int, now: float) -> float:
         """Keep so many retries for the next ``publish``; the seconds after which they may be sent, about."""

@@ -106,7 +106,8 @@ def look_up(
         memory = here.the(OpenCaches).task_cache(
             own, identity, folder_of_executor(), _refresh_in_background(spec, identity)
         )
-        task = _Task(own, opened, batches, watch, observer, _limiter_for(own, here), memory)
+        limiter = _limiter_for(own, here, running_statement())
+        task = _Task(own, opened, batches, watch, observer, limiter, memory)
         try:
             yield from task.results()
         except Exception:
@@ -124,10 +125,15 @@ def _refresh_in_background(spec: LookupSpec, identity: str) -> Callable[[pa.Tabl
     cache, background = spec.settings.cache, process.this_process.the(Background)
     if cache is None or not cache.stale_while_revalidate:
         return None
-    return lambda keys: background.do(partial(_refresh_keys, spec, identity, keys, background.process))
+    statement = running_statement()  # whose requests they are, as its task finds them too old
+    return lambda keys: background.do(
+        partial(_refresh_keys, spec, identity, keys, background.process, statement)
+    )
 
 
-def _refresh_keys(spec: LookupSpec, identity: str, keys: pa.Table, here: process.Process) -> None:
+def _refresh_keys(
+    spec: LookupSpec, identity: str, keys: pa.Table, here: process.Process, statement: str | None
+) -> None:
     """Request ``keys`` that no other task has refreshed by now; failures are ignored."""
     settings = replace(spec.settings, on_error="fail", dead_letters=None, stops_early=False)
     with open_connector(spec, identity, here) as opened:
@@ -135,9 +141,8 @@ def _refresh_keys(spec: LookupSpec, identity: str, keys: pa.Table, here: process
         own = replace(spec, settings=settings, columns=spec.held_columns, order=order).over(opened.connector)
         memory = here.the(OpenCaches).task_cache(own, identity, folder_of_executor())
         columns = iter([[column.combine_chunks() for column in keys.columns]])
-        for _ in _Task(
-            own, opened, columns, limiter=_limiter_for(own, here), memory=memory, here=here
-        ).results():
+        limiter = _limiter_for(own, here, statement)
+        for _ in _Task(own, opened, columns, limiter=limiter, memory=memory, here=here).results():
             pass
 
 
@@ -148,9 +153,8 @@ def open_connector(spec: LookupSpec, identity: str, here: process.Process) -> Ab
     return here.opened(identity, read, asynchronous=spec.settings.asynchronous)
 
 
-def _limiter_for(spec: LookupSpec, here: process.Process) -> RequestLimiter:
-    stores, statement = here.the(LimitStores), running_statement()
-    return limiter_of(spec, stores, folder_of_executor(), statement=int(statement or 0))
+def _limiter_for(spec: LookupSpec, here: process.Process, statement: str | None) -> RequestLimiter:
+    return limiter_of(spec, here.the(LimitStores), folder_of_executor(), statement=int(statement or 0))
 
 
 def _pause_seconds() -> float:

@@ -1,0 +1,641 @@
+"""Statements over lookups on one executor: Spark runs their tasks, kills some, runs some twice; then all is checked."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lookup_hints.limits.rate_and_retry_budget import BUNCH_SECONDS
+from lookup_hints.lookup_spec import (
+    Budget,
+    DeadLetters,
+    FullCache,
+    Invalidation,
+    LookupName,
+    LookupSettings,
+    LookupSpec,
+    PartialCache,
+    PeriodicReload,
+    Switch,
+)
+from lookup_hints.metrics.lookup_metrics import LookupMetrics
+from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy
+from lookup_hints.worker.arrow_worker import look_up
+from tests.simulation.files import Disk, SimulatedPath, new_folder
+from tests.simulation.seams import set_memory
+from tests.simulation.source import FAULTS, Ask, RowConnector, Source, SourceConnector
+from tests.simulation.world import Broken, SimulatedProcess, SimulatedThread, World, this_thread
+
+Row = list[tuple[int, int]] | None
+
+ATTEMPTS = 4
+"""Spark tries a task so often."""
+
+
+@dataclass
+class TaskContext:
+    """What Spark tells of a task."""
+
+    statement: int
+    stage: int
+    partition: int
+    attempt: int
+    number: int
+    batch: int | None = None
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 (Spark's name)
+        return {
+            "spark.sql.execution.id": str(self.statement),
+            "spark.jobGroup.id": None if self.batch is None else "run-of-the-stream",
+            "sql.streaming.queryId": None if self.batch is None else "stream",
+            "streaming.sql.batchId": None if self.batch is None else str(self.batch),
+        }.get(name)
+
+    def stageId(self) -> int:  # noqa: N802
+        return self.stage
+
+    def partitionId(self) -> int:  # noqa: N802
+        return self.partition
+
+    def attemptNumber(self) -> int:  # noqa: N802
+        return self.attempt
+
+    def taskAttemptId(self) -> int:  # noqa: N802
+        return self.number
+
+
+@dataclass(eq=False)
+class Attempt:
+    """One run of a task, and what came of it.
+
+    Args:
+        keys: of its rows; None is NULL.
+        started: when it began.
+        invalidated: when each key had been invalidated last.
+    """
+
+    keys: list[int | None]
+    started: float
+    context: TaskContext
+    invalidated: dict[int, float]
+    ended: float = inf
+    thread: SimulatedThread | None = None
+    rows: list[Row] = field(default_factory=list)
+    error: Exception | None = None
+    is_done: bool = False
+    """Whether all its rows came out."""
+    counts: LookupMetrics | None = None
+
+
+class Job:
+    """The statements of one run, over one lookup with one set of options."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.random = world.random
+        world.disk = Disk(world)  # type: ignore[attr-defined]
+        self.disk: Disk = world.disk  # type: ignore[attr-defined]
+        self._numbers = count(1)
+        self.keys = self.random.choice((2, 5, 12))
+        self.source = Source(
+            world,
+            self.keys,
+            changes=self.random.choice((0.5, 20.0, 1e9)),
+            late=self.random.choice((0.0, 0.3)),
+        )
+        self.folder = new_folder(0)
+        self.spec = self._choose_spec()
+        self.workers: list[SimulatedProcess] = []
+        self.most_workers = self.random.choice((1, 2, 3))
+        self.attempts: list[Attempt] = []
+        self.invalidated: dict[int, float] = {}
+        self.is_machine_reset = False
+        self.kills = self.random.choice((0.0, 0.0, 0.3))
+        self.twice = self.random.choice((0.0, 0.0, 0.0, 0.4))
+        self.memory = self._choose_memory()
+
+    # What is chosen.
+
+    def _choose_spec(self) -> LookupSpec:
+        choice, chance = self.random.choice, self.world.chance
+        by_row = chance(0.2)
+        kind = RowConnector if by_row else SourceConnector
+        connector = kind(self.source, choice(("", "the origin", "the origin")))
+        on_error = choice(("fail", "null", "skip"))
+        settings = LookupSettings(
+            asynchronous=by_row or chance(0.7),
+            capacity=choice((1, 2, 5)),
+            timeout=choice((0.5, 5.0, 20.0)),
+            ordered=chance(0.5),
+            batch_size=choice((1, 2, 5)),
+            on_error=on_error,
+            retry=self._choose_retry(),
+            budget=self._choose_budget(),
+            dead_letters=self._choose_letters() if on_error != "fail" else None,
+            max_errors=choice((None, None, 3)),
+            max_error_ratio=choice((None, None, 0.5)),
+            stops_early=chance(0.1),
+            **self._choose_cache(),
+        )
+        return LookupSpec(
+            connector, ("id",), ("id", "value"), settings, LookupName(table="people", function="lookup_1")
+        )
+
+    def _choose_memory(self) -> dict[str, int]:
+        """How much a task may hold, and how many rows it reads at once."""
+        choice = self.random.choice
+        wide = choice((1, 50, 10**6, 10**6))
+        return {
+            "BUFFER_BYTES": choice((1, 400, 10**6, 10**6)),
+            "ROWS_BYTES": choice((1, 60, 200, 10**6, 10**6)),
+            "ANSWER_BYTES": choice((1, 60, 10**6, 10**6)),
+            "WINDOW_BYTES": wide,
+            "HAND_OUT_BYTES": wide // 2,
+            "FIRST_ROWS": choice((1, 3, 1024)),
+        }
+
+    def _choose_retry(self) -> RetryPolicy:
+        attempts = self.random.choice((1, 2, 3))
+        strategy = self.random.choice(
+            (FixedDelay(attempts, 1.0), ExponentialDelay(attempts, 0.2, maximum=3.0, jitter=0.2))
+        )
+        policy = RetryPolicy()
+        if self.world.chance(0.4):
+            policy = strategy.if_miss()
+        if self.world.chance(0.6):
+            policy = strategy.if_exception() if policy == RetryPolicy() else policy.if_exception()
+        return policy
+
+    def _choose_budget(self) -> Budget:
+        choice, chance = self.random.choice, self.world.chance
+        concurrency = choice((1, 2, 4)) if chance(0.3) else None
+        rate = choice((2.0, 20.0)) if chance(0.3) else None
+        return Budget(
+            concurrency=concurrency,
+            rate=rate,
+            task_concurrency=concurrency,
+            task_rate=rate,
+            max_requests=choice((3, 30)) if chance(0.1) else None,
+            on_open=choice(("wait", "fail")),
+        )
+
+    def _choose_letters(self) -> DeadLetters | None:
+        if self.world.chance(0.4):
+            return None
+        return DeadLetters(str(self.folder / "letters"), "json", "application-1")
+
+    def _choose_cache(self) -> dict[str, Any]:
+        choice, chance = self.random.choice, self.world.chance
+        kind = choice(("none", "none", "partial", "partial", "partial", "full", "switch"))
+        if kind == "partial":
+            cache = PartialCache(
+                choice((2.0, 60.0)),
+                expire_after_access=choice((None, None, 1.0)),
+                missing_ttl=choice((None, 1.0, 30.0)),
+                max_rows=choice((None, 3)),
+                max_bytes=choice((None, 20_000)),
+                stale_while_revalidate=choice((0.0, 0.0, 30.0)),
+                stale_if_error=choice((0.0, 0.0, 100.0)),
+            )
+            return {"cache": cache}
+        if kind == "full":
+            return {
+                "whole": FullCache(PeriodicReload(choice((1.0, 60.0)), chance(0.5)), keeps_old=chance(0.5))
+            }
+        return {"switch": Switch(choice((2, 8)))} if kind == "switch" else {}
+
+    # What happens.
+
+    def run(self) -> None:
+        """Run some statements; called on a thread of the driver.
+
+        Raises:
+            Broken: something does not hold.
+        """
+        try:
+            set_memory(self.memory)
+            self._choose_faults()
+            told = (
+                self.spec.settings,
+                self.memory,
+                self.source.faults,
+                f"latency {self.source.latency}",
+                self.disk,
+            )
+            self.world.setting = "\n".join(map(str, told))
+            for number in range(1, 1 + self.random.choice((1, 1, 2, 2, 3))):
+                self._prepare(number)
+                self._run_statement(number)
+            self._settle()
+            self._check_all()
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _choose_faults(self) -> None:
+        random = self.random
+        if random.random() < 0.7:
+            chosen = random.sample(FAULTS, random.choice((1, 2, 4)))
+            self.source.faults = {fault: random.choice((0.05, 0.3)) for fault in chosen if fault != "outage"}
+            if "outage" in chosen:
+                self.source.down = self.world.now + 0.5, self.world.now + random.choice((3.0, 40.0))
+        self.source.latency = random.choice((0.0, 0.05, 0.3))
+        if random.random() < 0.3:
+            self.disk.failing = random.choice((0.02, 0.2))
+        self.disk.short_writes = random.random() < 0.2
+        self.disk.busy = random.choice((0.0, 0.0, 0.2))
+        self.disk.turns = random.choice((0.0, 0.3))
+        self.world.stalls = random.random() < 0.2
+
+    def _prepare(self, number: int) -> None:
+        """What comes between two statements."""
+        random, world = self.random, self.world
+        self.source.statement = number
+        if number > 1:
+            this_thread().sleep(random.choice((0.0, 1.5, 20.0, 90.0)))
+            if random.random() < 0.3:
+                self._invalidate(number)
+            if random.random() < 0.15:
+                self._reset_machine()
+            if random.random() < 0.1:
+                self._leave_strange_files()
+        world.tell(f"statement {number}")
+
+    def _invalidate(self, number: int) -> None:
+        settings, random = self.spec.settings, self.random
+        keys = random.sample(range(self.keys), 1) if random.random() < 0.7 else None
+        for key in range(self.keys) if keys is None else keys:
+            self.invalidated[key] = self.world.now
+        told = Invalidation(
+            "5e55",
+            len(settings.invalidations) + 1,
+            ("id",) if keys else (),
+            tuple((key,) for key in keys or ()),
+        )
+        self.world.tell(f"invalidated: {'all' if keys is None else keys}")
+        self.spec = replace(
+            self.spec, settings=replace(settings, invalidations=(*settings.invalidations, told))
+        )
+
+    def _reset_machine(self) -> None:
+        for worker in self.workers:
+            self.world.kill(worker)
+        self.is_machine_reset = True
+        self.disk.crash(self.folder / "executor")
+
+    def _leave_strange_files(self) -> None:
+        """Another version, or somebody else, leaves files in all folders."""
+        for folder in [each for each in (self.folder / "executor").rglob("*") if each.is_dir()]:
+            for name in (
+                "000000000007.1.abc.segment",
+                "x.tmp",
+                "00000009.1.2.1.1.generation",
+                "note",
+                "5e55.99x.taken",
+            ):
+                if self.random.random() < 0.3 and not (folder / name).exists():
+                    (folder / name).write_bytes(b"something else")
+
+    def _worker(self) -> SimulatedProcess:
+        """A process of the executor that lives."""
+        self.workers = [each for each in self.workers if not each.is_dead]
+        if len(self.workers) < self.most_workers and (not self.workers or self.world.chance(0.5)):
+            worker = self.world.start_process()
+            worker.folder = SimulatedPath(self.folder / "executor")
+            if self.world.chance(self.kills):
+                worker.dies_after = self.random.choice((3, 20, 60, 150))
+            self.workers.append(worker)
+        return self.random.choice(self.workers)
+
+    def _run_statement(self, number: int) -> None:
+        partitions = [self._choose_rows() for _ in range(self.random.choice((1, 1, 2)))]
+        runs = [
+            SimulatedThread(self.world.driver, partial(self.run_task, number, number, p, rows), f"task {p}")
+            for p, rows in enumerate(partitions)
+        ]
+        for run in runs:
+            run.join()
+            if run.error is not None and not isinstance(run.error, TaskFailed):
+                raise run.error
+
+    def _choose_rows(self) -> list[int | None]:
+        most = self.random.choice((1, 4, 12))
+        return [self.random.choice((None, *range(self.keys))) for _ in range(self.random.randrange(most + 1))]
+
+    def run_task(
+        self, statement: int, stage: int, partition: int, keys: list[int | None], batch: int | None = None
+    ) -> Attempt:
+        """Run a task until an attempt is done, as Spark does.
+
+        Raises:
+            TaskFailed: it has failed too often.
+        """
+        for number in range(ATTEMPTS):
+            copies = 2 if self.world.chance(self.twice) else 1
+            attempts = [
+                self._start(
+                    TaskContext(statement, stage, partition, number, next(self._numbers), batch), keys
+                )
+                for _ in range(copies)
+            ]
+            me = this_thread()
+            for each in attempts:
+                assert each.thread is not None
+                each.thread._ends.append(me.wake)
+            me.wait_until(partial(_is_decided, attempts))
+            done = next((each for each in attempts if each.is_done), None)
+            if done is not None:
+                for each in attempts:
+                    if not _is_over(each) and each.thread is not None and self.world.chance(0.5):
+                        self.world.kill(each.thread.process)  # as Spark does with the copy that is late
+                return done
+        raise TaskFailed(statement, partition) from attempts[-1].error
+
+    def _start(self, context: TaskContext, keys: list[int | None]) -> Attempt:
+        worker = self._worker()
+        attempt = Attempt(keys, self.world.now, context, {**self.invalidated})
+        self.attempts.append(attempt)
+        self.world.tell(
+            f"process {worker.number} begins task {context.partition} of statement {context.statement}"
+            f" (run {context.number}): {keys}"
+        )
+        attempt.thread = SimulatedThread(worker, lambda: self._run_attempt(attempt), f"run {context.number}")
+        attempt.thread.task = context
+        return attempt
+
+    def _run_attempt(self, attempt: Attempt) -> None:
+        """A task as PySpark's worker runs it."""
+        attempt.started = self.world.now
+
+        def report(_: str, counts: LookupMetrics) -> None:
+            attempt.counts = counts
+
+        try:
+            results: Any = look_up(self.spec, "people", self._batches(attempt.keys), report)
+            with closing(results):
+                for lists in results:
+                    attempt.rows += [_plain(row) for row in lists.to_pylist()]
+                    this_thread().process.work()
+            attempt.is_done = True
+            self.world.tell(f"run {attempt.context.number} is done: {attempt.rows}")
+        except Exception as error:
+            attempt.error = error
+            self.world.tell(f"run {attempt.context.number} fails: {error!r:.300}")
+        finally:
+            attempt.ended = self.world.now
+
+    def _batches(self, keys: Sequence[int | None]) -> Iterator[Sequence[pa.Array]]:
+        start, world = 0, self.world
+        while start < len(keys):
+            size = self.random.choice((1, 3, 8))
+            if world.chance(0.1):
+                this_thread().sleep(self.random.choice((0.01, 2.0)))
+            yield (pa.array(keys[start : start + size], pa.int64()),)
+            start += size
+
+    def _settle(self) -> None:
+        """Wait for copies that are late, and until what is given back later is given back."""
+        for attempt in self.attempts:
+            if attempt.thread is not None:
+                attempt.thread.join()
+        while any(queue.unfinished for each in self.workers if not each.is_dead for queue in each.queues):
+            this_thread().sleep(1.0)
+        this_thread().sleep(1.0)
+
+    # What must hold.
+
+    def _check_all(self) -> None:
+        for attempt in self.attempts:
+            self._check_attempt(attempt)
+        self._check_requests()
+        self._check_permits()
+        self._check_letters()
+
+    def _check_attempt(self, attempt: Attempt) -> None:
+        context = attempt.context
+        where = f"run {context.number} (task {context.partition} of statement {context.statement})"
+        thread = attempt.thread
+        if thread is not None and thread.error is not None:
+            raise Broken(f"{where} ended with {thread.error!r}") from thread.error
+        if len(attempt.rows) > len(attempt.keys) or (
+            attempt.is_done and len(attempt.rows) < len(attempt.keys)
+        ):
+            raise Broken(f"{where} has {len(attempt.rows)} rows for {len(attempt.keys)}")
+        for key, row in zip(attempt.keys, attempt.rows, strict=False):
+            self._check_row(where, attempt, key, row)
+        if attempt.is_done:
+            self._check_counts(where, attempt)
+
+    def _check_row(self, where: str, attempt: Attempt, key: int | None, row: Row) -> None:
+        settings = self.spec.settings
+        if key is None:
+            if row != []:
+                raise Broken(f"{where}: NULL found {row}")
+            return
+        may_fail = self._has_failed(attempt, key)
+        if row is None:
+            if settings.on_error != "skip" or not may_fail:
+                raise Broken(f"{where}: the row of {key} was dropped, and nothing failed")
+            return
+        if any(each != key for each, _ in row):
+            raise Broken(f"{where}: {key} found rows of another key: {row}")
+        found = tuple(sorted(value for _, value in row))
+        since = self._oldest(attempt, key, bool(found))
+        if found in self.source.rows_between(key, since, attempt.ended):
+            return
+        if not found and settings.on_error == "null" and may_fail:
+            return
+        raise Broken(
+            f"{where}: {key} found {found}, and from {since - 10_000:.6f} to {attempt.ended - 10_000:.6f} it had"
+            f" {self.source.rows_between(key, since, attempt.ended)}"
+        )
+
+    def _oldest(self, attempt: Attempt, key: int, is_found: bool) -> float:
+        """The first moment whose rows may have come out."""
+        settings, cache = self.spec.settings, self.spec.settings.cache
+        invalidated = attempt.invalidated.get(key, -inf)
+        if settings.whole is not None:
+            return invalidated
+        if settings.switch is not None:
+            return self._begin_of(attempt.context.statement)
+        if cache is None:
+            return attempt.started
+        stale = max(cache.stale_if_error, cache.stale_while_revalidate)
+        age = cache.expire_after_write + stale if is_found else cache.missing_ttl or 0.0
+        return max(attempt.started - age, invalidated)
+
+    def _begin_of(self, statement: int) -> float:
+        return min(each.started for each in self.attempts if each.context.statement == statement)
+
+    def _asks_of(self, attempt: Attempt) -> list[Ask]:
+        return [each for each in self.source.asked if each.thread is attempt.thread]
+
+    def _has_failed(self, attempt: Attempt, key: int) -> bool:
+        """Whether the lookup of ``key`` may have failed: a request failed, was late, or got no permit."""
+        settings = self.spec.settings
+        asks = [each for each in self._asks_of(attempt) if key in each.keys]
+        if any(each.outcomes.get(key) is None for each in asks):
+            return True
+        is_bounded = settings.budget.is_limited or bool(self.source.failures) or self.disk.busy > 0
+        is_slow = settings.timeout <= 5.0 or not self.source.faults.keys().isdisjoint(("hang", "slow"))
+        return is_bounded or self.world.stalls or is_slow
+
+    def _check_counts(self, where: str, attempt: Attempt) -> None:
+        counts = attempt.counts
+        if counts is None:
+            raise Broken(f"{where} has no counts")
+        if counts.keys != counts.hits + counts.misses + counts.skipped or counts.rows_in != len(attempt.keys):
+            raise Broken(f"{where} counts {counts}")
+        told = Counter(kind for thread, kind in self.world.events if thread is attempt.thread)
+        if any(times > 1 for times in told.values()):
+            raise Broken(f"{where} told an event twice: {told}")
+
+    def _check_requests(self) -> None:
+        settings, asked = self.spec.settings, self.source.asked
+        strategy = settings.retry.strategy
+        most = 1 + (getattr(strategy, "max_attempts", 0) if strategy is not None else 0)
+        for each in asked:
+            if len(each.keys) != len(set(each.keys)) or not each.keys or None in each.keys:
+                raise Broken(f"a request asks for {each.keys}")
+            if each.attempt > most:
+                raise Broken(f"{each.keys} were asked {each.attempt} times, and may be {most} times")
+            if len(each.keys) > settings.batch_size:
+                raise Broken(f"a request has {len(each.keys)} keys, and may have {settings.batch_size}")
+        self._check_misses(most)
+        self._check_budget()
+
+    def _check_misses(self, most: int) -> None:
+        """A miss that is to be tried again was tried as often as it may be."""
+        settings = self.spec.settings
+        if not settings.retry.on_miss or settings.retry.on_exception or settings.whole or settings.switch:
+            return
+        for attempt in self.attempts:
+            asks = self._asks_of(attempt)
+            for key, row in zip(attempt.keys, attempt.rows, strict=False):
+                if key is None or row != []:
+                    continue
+                times = sum(key in each.keys for each in asks)
+                if times < most and not self._has_failed(attempt, key):
+                    raise Broken(
+                        f"run {attempt.context.number}: {key} was asked {times} times, and not {most} times"
+                    )
+
+    def _check_budget(self) -> None:
+        budget, asked = self.spec.settings.budget, self.source.asked
+        if self.disk.failing or self.is_machine_reset:
+            return  # each process may have limits of its own
+        if budget.concurrency is not None and "ignores-cancelling" not in self.source.faults:
+            moments = sorted([*((each.at, 1) for each in asked), *((each.until, -1) for each in asked)])
+            at_once = 0
+            for _, change in moments:
+                at_once += change
+                if at_once > budget.concurrency + self._lost:
+                    raise Broken(f"{at_once} requests at once, and there may be {budget.concurrency}")
+        if budget.rate is not None and not self.world.stalls:
+            times = sorted(each.at for each in asked)
+            most = budget.rate * (1.0 + BUNCH_SECONDS) + 1.001
+            for first, at in enumerate(times):
+                within = sum(at <= each < at + 1.0 for each in times[first:])
+                if within > most:
+                    raise Broken(f"{within} requests in a second, and there may be {budget.rate:g}")
+        if budget.max_requests is not None:
+            for statement, requests in Counter(each.statement for each in asked).items():
+                if requests > budget.max_requests:
+                    raise Broken(f"statement {statement} sent {requests} requests of {budget.max_requests}")
+
+    @property
+    def _lost(self) -> int:
+        """Requests of processes that died: the source still works on them."""
+        return sum(each.until == inf or not self.world.is_alive(each.process) for each in self.source.asked)
+
+    def _check_permits(self) -> None:
+        """Nobody who lives holds a permit when all is over."""
+        from lookup_hints.limits.shared_limits import LimitStores
+
+        for worker in self.workers:
+            if worker.is_dead:
+                continue
+            for store in worker.here.the(LimitStores)._opened.values():
+                for lease in store.limits.leases._used_leases():
+                    if lease.held and self.world.is_alive(int(lease.owner)):
+                        raise Broken(
+                            f"process {lease.owner:g} still holds {lease.held:g} permits (lease {lease.ticket:g})"
+                        )
+
+    def _check_letters(self) -> None:
+        """Each key that a task gave up has its letter; a task that did not come to its end has none."""
+        wanted = self.spec.settings.dead_letters
+        if wanted is None:
+            return
+        written = _letters_in(Path(wanted.folder))
+        tasks: dict[tuple[str, int], list[Attempt]] = defaultdict(list)
+        for each in self.attempts:
+            tasks[self._run_of(each.context), each.context.partition].append(each)
+        for task, attempts in tasks.items():
+            letters = written.pop(task, [])
+            ended = [each for each in attempts if len(each.rows) == len(each.keys)]
+            if any(self._may_have_written(each, letters) for each in ended):
+                continue
+            if letters or any(each.is_done for each in attempts):
+                raise Broken(
+                    f"task {task} has dead letters of {letters}, and its attempts dropped other keys"
+                )
+        if written:
+            raise Broken(f"there are dead letters of no task: {written}")
+
+    def _run_of(self, context: TaskContext) -> str:
+        return (
+            f"run=application-1-{context.statement}"
+            if context.batch is None
+            else f"run=stream-{context.batch}"
+        )
+
+    def _may_have_written(self, attempt: Attempt, letters: list[int]) -> bool:
+        """Whether these are the keys that ``attempt`` gave up."""
+        kept = None if attempt.counts is None or not attempt.is_done else attempt.counts.dead_letters
+        if kept is not None and kept != len(letters):
+            return False
+        outcomes = defaultdict[int | None, list[Row]](list)
+        for key, row in zip(attempt.keys, attempt.rows, strict=False):
+            outcomes[key].append(row)
+        if self.spec.settings.on_error == "skip":
+            return {key for key, rows in outcomes.items() if None in rows} == set(letters)
+        return set(letters) <= {key for key, rows in outcomes.items() if [] in rows}
+
+
+def _letters_in(folder: Path) -> dict[tuple[str, int], list[int]]:
+    """The keys of the dead letters of each task."""
+    found: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for path in folder.rglob("*.json"):
+        if not path.name.startswith("_"):
+            partition = int(path.name.split("-")[2][1:])
+            for line in path.read_text().splitlines():
+                found[path.parent.name, partition].append(json.loads(json.loads(line)["key"])["id"])
+    return found
+
+
+class TaskFailed(Exception):
+    """A task failed as often as Spark tries it."""
+
+
+def _is_decided(attempts: Sequence[Attempt]) -> bool:
+    """Whether one of them is done, or none will be."""
+    return any(each.is_done for each in attempts) or all(map(_is_over, attempts))
+
+
+def _is_over(attempt: Attempt) -> bool:
+    return attempt.thread is None or attempt.thread.is_over
+
+
+def _plain(row: list[dict[str, Any]] | None) -> Row:
+    return None if row is None else [(each["id"], each["value"]) for each in row]

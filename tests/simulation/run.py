@@ -1,0 +1,126 @@
+"""Runs seeds beside each other, and prints what fails: ``make simulate RUNS=1000``."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import ExitStack, suppress
+from itertools import count, islice
+from math import inf
+from multiprocessing import get_context
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+
+from tests.simulation.jobs import Job
+from tests.simulation.seams import simulated
+from tests.simulation.world import World
+
+FAILED_ONCE = Path(__file__).with_name("failed_once.txt")
+"""Seeds that have found something, one in a line, with what it was."""
+
+_AT_ONCE = 50
+_SHOWN = 5
+
+
+def run_seed(seed: int) -> World:
+    """One whole run; an error that it raises has the world as an attribute.
+
+    Raises:
+        Broken: something does not hold.
+    """
+    world = World(seed)
+    gc.disable()  # what is left of a run may not end in the midst of the next one
+    try:
+        world.run(Job(world).run)
+    except Exception as error:
+        error.world = world  # type: ignore[attr-defined]
+        raise
+    finally:
+        gc.enable()
+        world.context.run(gc.collect, 0)
+    return world
+
+
+def story_of(seed: int) -> str | None:
+    """What does not hold with this seed, with its last events; None where all holds."""
+    try:
+        run_seed(seed)
+    except Exception as error:
+        world: World = error.world  # type: ignore[attr-defined]
+        events = "\n".join(world.trace)
+        told = f"{world.setting}\n\n{events}\n\nseed {seed}: {type(error).__name__}: {error}"
+        return f"{told}\nmake simulate SEED={seed} RUNS=1"
+    return None
+
+
+def seeds_that_failed_once() -> list[int]:
+    lines = FAILED_ONCE.read_text(encoding="utf-8").splitlines()
+    return [int(line.split()[0]) for line in lines if line and not line.startswith("#")]
+
+
+def run_seeds(seeds: list[int]) -> list[str]:
+    """The stories of those ``seeds`` that fail."""
+    return [story for seed in seeds if (story := story_of(seed)) is not None]
+
+
+def _begin_process(begun: Synchronized[int]) -> None:
+    with begun.get_lock():
+        number = begun.value
+        begun.value += 1
+    with suppress(AttributeError, OSError):  # threads take turns sooner where they stay on one core
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[number % len(cores)]})
+    _kept.enter_context(simulated())
+
+
+_kept = ExitStack()
+"""What a process of the pool keeps to its end."""
+
+
+def run_beside(seeds: Iterator[int], seconds: float, processes: int) -> tuple[int, list[str]]:
+    """Run ``seeds`` until there are none, the time is up, or some fail: how many ran, and the stories of those."""
+    until, runs = time.monotonic() + seconds, 0
+    stories: list[str] = []
+    waiting: deque[tuple[int, Future[list[str]]]] = deque()
+    context = get_context("spawn")
+    with ProcessPoolExecutor(processes, context, _begin_process, (context.Value("i", 0),)) as pool:
+        while True:
+            is_over = time.monotonic() >= until or len(stories) >= _SHOWN
+            while len(waiting) < 2 * processes and not is_over and (chunk := list(islice(seeds, _AT_ONCE))):
+                waiting.append((len(chunk), pool.submit(run_seeds, chunk)))
+            if not waiting:
+                return runs, stories
+            size, answer = waiting.popleft()
+            stories += answer.result()
+            runs += size
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=time.time_ns() // 1000 % 10**9, help="the first seed")
+    parser.add_argument("--runs", type=int, help="how many seeds, one after the other")
+    parser.add_argument("--seconds", type=float, default=60.0, help="where there is no number of runs")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    seeds = count(options.seed) if options.runs is None else range(options.seed, options.seed + options.runs)
+    began = time.monotonic()
+    seconds = options.seconds if options.runs is None else inf
+    runs, stories = run_beside(
+        iter(seeds), seconds, min(options.processes, options.runs or options.processes)
+    )
+    for story in stories:
+        print(f"\n{story}")
+    rate = runs / (time.monotonic() - began) * 60
+    print(f"{runs:,} runs, {rate:,.0f} a minute, {len(stories)} failed")
+    sys.exit(bool(stories))
+
+
+if __name__ == "__main__":
+    main()
