@@ -39,6 +39,8 @@ from lookup_hints.sql.lexer import quoted, text_value
 from lookup_hints.sql.text_edits import Cut, Fragment
 
 VECTORS = frozenset({"l2", "cosine", "inner-product"})
+# A database may lack the extension for them; who writes EXACT, as in Spark, should not have to know.
+_BY_EXTENSIONS = frozenset({"great-circle", "trigram", "levenshtein"})
 WHY_READ = "NEAREST BY chooses among all its rows"
 
 
@@ -375,8 +377,8 @@ def _is_found_by_source(use: TableUse, condition: NearestCondition) -> bool:
         return False
     if not use.can_be_read or not use.value_of("scan").value:
         return True
-    is_slow = condition.exact and condition.metric in (*VECTORS, "levenshtein")
-    return not is_slow and use.value_of("cache").value != "full"
+    is_better_kept = condition.exact and condition.metric in VECTORS | _BY_EXTENSIONS
+    return not is_better_kept and use.value_of("cache").value != "full"
 
 
 def is_nearest_asked(join: FoundJoin, settings: LookupSettings) -> bool:
@@ -391,7 +393,8 @@ def is_nearest_asked(join: FoundJoin, settings: LookupSettings) -> bool:
         return False
     assert isinstance(order.condition, NearestCondition), "it is a NEAREST BY"
     among = tuple(join.use.base_column(key.column) for key in keys)
-    if not isinstance(connector, NearestLookup):
+    is_sure = not (order.condition.exact and order.condition.metric in _BY_EXTENSIONS)
+    if not isinstance(connector, NearestLookup) or not is_sure:
         return False
     if not connector.can_find_nearest(order.condition, among=among):
         return False
