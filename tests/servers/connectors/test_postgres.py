@@ -728,7 +728,11 @@ def test_a_server_that_dies_in_a_scan_is_a_failure_that_may_pass(
     line.cut()
     error = failure_of(lambda: list(batches))
     assert not error.permanent
-    assert "table customers: PostgreSQL says: connection was closed" in str(error)
+    # The cut comes while rows are read, or before the next part is asked for.
+    assert re.match(
+        r"table customers: (PostgreSQL says: connection was closed|the connection to PostgreSQL failed: )",
+        str(error),
+    )
 
 
 @pytest.mark.parametrize("way", ["ranges", "copy"])
