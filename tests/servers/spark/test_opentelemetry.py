@@ -124,7 +124,9 @@ def test_a_request_that_is_sent_again_has_a_span_for_each_time(
 
 def test_no_secret_and_no_key_is_sent(spark: SparkSession, api: Api, collector: Collector) -> None:
     session = session_over(spark, api)
-    session.sql("SELECT p.name FROM range(7770777077, 7770777078, 1, 1) r LEFT JOIN people p ON r.id = p.id").collect()
+    session.sql(
+        "SELECT p.name FROM range(7770777077, 7770777078, 1, 1) r LEFT JOIN people p ON r.id = p.id"
+    ).collect()
     (asked,) = api.asked()
     assert TOKEN in str(asked["headers"])
     assert collector.bodies
