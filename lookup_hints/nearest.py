@@ -28,12 +28,14 @@ class Formula:
         text: the expression. ``{scale}`` is any number.
         by: whether its smallest (``DISTANCE``) or its largest values (``SIMILARITY``) are the nearest ones.
         needs: a function that not every Spark has.
+        is_of_dates: whether it is so for dates alone, as of timestamps it counts whole days.
     """
 
     metric: str
     text: str
     by: str = DISTANCE
     needs: str = ""
+    is_of_dates: bool = False
 
     def over(self, pairs: Sequence[tuple[str, str]], scale: str = _EARTH) -> str:
         """The expression over ``pairs`` of what is compared.
@@ -98,7 +100,7 @@ FORMULAS = (
     ),
     Formula("difference", "abs({a0} - {b0})"),
     Formula("difference", "-abs({a0} - {b0})", SIMILARITY),
-    Formula("difference", "abs(datediff({a0}, {b0}))"),
+    Formula("difference", "abs(datediff({a0}, {b0}))", is_of_dates=True),
     Formula("levenshtein", "levenshtein({a0}, {b0})"),
 )
 
@@ -187,7 +189,7 @@ class Nearest:
         formula = next(
             each
             for each in every
-            if each.text.count("{b") and (not each.needs or has_function(each.needs))
+            if not each.needs or has_function(each.needs)
             if f"{{b{len(pairs) - 1}}}" in each.text and f"{{b{len(pairs)}}}" not in each.text
         )
         return formula.over(pairs)

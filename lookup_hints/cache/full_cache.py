@@ -30,7 +30,6 @@ from lookup_hints.cache.task_cache import NOTHING, Cache, NotKept, error_summary
 from lookup_hints.engine.adaptive_batch_size import WINDOW_BYTES
 from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed, distinct_keys
 from lookup_hints.engine.asof_and_ranges import Integers
-from lookup_hints.engine.nearest_rows import NearestRows
 from lookup_hints.errors import ConnectorError, LookupHintsError
 from lookup_hints.lookup_spec import DailyReload, FullCache, LookupSpec, PeriodicReload, Switch
 from lookup_hints.metrics.lookup_metrics import LookupMetrics, MaxGauge
@@ -300,6 +299,8 @@ def _search_of(spec: LookupSpec) -> Bounds | RowSearch | None:
 def _nearest_search(
     condition: NearestCondition, table: str, rows: pa.Table
 ) -> Callable[[pa.Array], tuple[Integers, Integers]]:
+    from lookup_hints.engine.nearest_rows import NearestRows  # only where such rows are wanted
+
     searched = NearestRows(rows, np.zeros(rows.num_rows, np.int64), condition, table)
 
     def find(values: pa.Array) -> tuple[Integers, Integers]:

@@ -240,10 +240,6 @@ class _SparkPlanning(Context):
         return self._settings(key)
 
     @property
-    def takes_nearest(self) -> bool:
-        return spark_version(self._scope.spark) >= (4, 3)
-
-    @property
     def predicates(self) -> Mapping[str, RowPredicate]:
         return retry_predicates()
 

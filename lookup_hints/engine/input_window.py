@@ -22,7 +22,6 @@ from lookup_hints.engine.arrow import (
     with_nulls,
 )
 from lookup_hints.engine.asof_and_ranges import answering
-from lookup_hints.engine.nearest_rows import NearestRows
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.task_recorder import TaskRecorder
 from lookup_hints.spi.request_and_answer import NearestCondition, OrderCondition
@@ -83,6 +82,9 @@ class Settled:
         if isinstance(order, OrderCondition):
             answers = answering(found, self._codes, self._values, order)
         else:
+            # Few lookups need it, and each worker process would load it.
+            from lookup_hints.engine.nearest_rows import NearestRows
+
             rows = NearestRows(found.rows, found.positions.to_numpy(), order, spec.table.name)
             answers = rows.answering(pc.fill_null(self._codes, -1).to_numpy(), self._values)
         yield from rows_in_lists(found.rows, answers.rows, answers.ends, is_skipped, spec.row_type)

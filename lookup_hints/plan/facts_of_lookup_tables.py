@@ -28,11 +28,7 @@ class Facts(Remembering):
         # Spark 4.3 and later can run an ASOF JOIN itself, if this setting is on.
         takes_asof = (context.conf("spark.sql.join.asofJoin.enabled") or "false").lower() == "true"
         self.analysis = Analysis(
-            statement,
-            context.analyse,
-            script_variables(statement),
-            takes_asof=takes_asof,
-            takes_nearest=context.takes_nearest,
+            statement, context.analyse, script_variables(statement), takes_asof=takes_asof
         )
         case_sensitive = (context.conf("spark.sql.caseSensitive") or "false").lower() == "true"
         self._views = ViewResolver(statement, context.find_view, case_sensitive)

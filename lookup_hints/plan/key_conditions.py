@@ -527,3 +527,18 @@ def over_variable(
         out += [Cut(at, reference.at.start), f"{variable}.{quoted(field_of(reference.column))}"]
         at = reference.at.end
     return (*out, Cut(at, conjunct.at.end), ")")
+
+
+_RANDOM = (
+    *("RAND", "RANDN", "RANDOM", "RANDSTR", "UNIFORM", "UUID", "SHUFFLE", "MONOTONICALLY_INCREASING_ID"),
+    *("SPARK_PARTITION_ID", "INPUT_FILE_NAME"),
+)
+
+
+def is_random(tree: exp.Expr) -> bool:
+    """Whether it gives something else each time, so that it cannot be a key and be checked again."""
+    calls = tree.find_all(exp.Func)
+    return any(
+        (call.name if isinstance(call, exp.Anonymous) else call.sql_name()).upper() in _RANDOM
+        for call in calls
+    )

@@ -13,6 +13,7 @@ from lookup_hints.plan.key_conditions import (
     KeyEquality,
     chosen_keys,
     implied_equalities,
+    is_random,
     key_equality,
     known_conjuncts,
     not_asked,
@@ -108,18 +109,3 @@ def where_of(statement: Statement, block: Block) -> list[Conjunct]:
         return []
     # Unreadable conditions can be ignored: they stay in the statement.
     return known_conjuncts(statement, wheres[0]) or []
-
-
-_RANDOM = (
-    *("RAND", "RANDN", "RANDOM", "RANDSTR", "UNIFORM", "UUID", "SHUFFLE", "MONOTONICALLY_INCREASING_ID"),
-    *("SPARK_PARTITION_ID", "INPUT_FILE_NAME"),
-)
-
-
-def is_random(tree: exp.Expr) -> bool:
-    """Whether it gives something else each time, so that it cannot be a key and be checked again."""
-    calls = tree.find_all(exp.Func)
-    return any(
-        (call.name if isinstance(call, exp.Anonymous) else call.sql_name()).upper() in _RANDOM
-        for call in calls
-    )

@@ -39,11 +39,6 @@ class Context(Protocol):
         """Why all tables must be read whole; empty if lookups are allowed."""
         return ""
 
-    @property
-    def takes_nearest(self) -> bool:
-        """Whether Spark itself knows NEAREST BY."""
-        return True
-
     def conf(self, key: str) -> str | None:
         """The value of a key of the session's configuration."""
         ...

@@ -14,7 +14,7 @@ from functools import cached_property
 from sqlglot import exp
 
 from lookup_hints.hints.hint_comments import removals
-from lookup_hints.plan.key_conditions import KeyEquality
+from lookup_hints.plan.key_conditions import KeyEquality, is_random
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.query_blocks import Block, Cte, Level, Relation, Shape
 from lookup_hints.plan.parse.statement import Statement
@@ -84,14 +84,12 @@ class Analysis:
         variables: Mapping[str, str] | None = None,
         *,
         takes_asof: bool = True,
-        takes_nearest: bool = True,
     ) -> None:
         """``variables``: the variables of the SQL script around the queries, with their types.
 
-        ``takes_asof``, ``takes_nearest``: whether Spark supports ASOF JOIN and NEAREST BY; lookups by key are
-        written without them anyway.
+        ``takes_asof``: whether Spark supports ASOF JOIN; lookups by key are written without it anyway.
         """
-        self._takes_asof, self._takes_nearest = takes_asof, takes_nearest
+        self._takes_asof = takes_asof
         self.statement, self._analyse = statement, analyse
         self._variables = variables or {}
         self._columns: dict[Relation, tuple[str, ...] | None] = {}
@@ -389,7 +387,7 @@ class Analysis:
             for edit in _stub_of_use(self.statement, use, columns=used.get(use.index))
         )
         asof = () if self._takes_asof else _edits_without_asof(self.statement)
-        nearest = () if self._takes_nearest else _edits_without_nearest(self.statement)
+        nearest = _edits_without_nearest(self.statement)
         return [*without_hints_and_times(self.statement), *stubs, *asof, *nearest]
 
 
@@ -408,13 +406,21 @@ def _edits_without_asof(statement: Statement) -> Iterator[Edit]:
             yield Edit(tokens.cut(last + 2, last + 2), ("ON (", step.match, ") AND"))
 
 
+# Older Sparks do not know it, and none takes it over a stream. (docs/decisions/0300)
 def _edits_without_nearest(statement: Statement) -> Iterator[Edit]:
-    """The same of NEAREST BY; what it ranks by is analysed, as a condition."""
+    """The same of NEAREST BY; what it ranks by is analysed as a condition, if it can be one."""
     for use in statement.uses:
         step = use.step
-        if step is not None and step.nearest is not None:
+        if step is None or step.nearest is None or step.words not in _WORDS_OF_NEAREST:
+            continue
+        tree = statement.expression(step.nearest)
+        if tree is not None and not tree.find(exp.Query) and not is_random(tree):
             words = statement.tokens.cut(use.relation.last + 1, step.last)
             yield Edit(words, (" ON (", step.nearest, ") IS NOT NULL"))
+
+
+_WORDS_OF_NEAREST = ((), ("INNER",), ("LEFT",), ("LEFT", "OUTER"))
+"""The words before JOIN that NEAREST BY may have."""
 
 
 def _keys_over(source: str, body: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOKUPS = frozenset({"p"})
+STAMP = pa.timestamp("us", "UTC")
 # No two rows of `p` are equally near to a row of `q`: Spark may take either of such rows.
 TABLES = {
     "q": Data(
@@ -26,6 +28,7 @@ TABLES = {
                 "x": [1.0, 5.0, None],
                 "g": ["a", "b", "a"],
                 "v": pa.array([[1, 2], [0, 0], [3, None]], pa.list_(pa.float32())),
+                "at": pa.array([86_340, 86_340, None], pa.int64()).cast(pa.timestamp("s")).cast(STAMP),
             }
         )
     ),
@@ -37,12 +40,20 @@ TABLES = {
                 "y": [0.6, 1.5, 4.0, 9.0],
                 "g": ["a", "a", "b", "b"],
                 "v": pa.array([[1, 2.5], [0, 1], None, [7, 1]], pa.list_(pa.float32())),
+                # Two minutes after that of `q`, but on the next day; the first moment of its day.
+                "at": pa.array([86_460, 0, 86_460, 0], pa.int64()).cast(pa.timestamp("s")).cast(STAMP),
             }
         ),
         ("pid",),
     ),
 }
+FAR = (
+    "-6371 * asin(sqrt(pow(sin(radians(p.y - q.x) / 2), 2)"
+    " + cos(radians(q.x)) * cos(radians(p.y)) * pow(sin(radians(p.y - q.x) / 2), 2)))"
+)
 READ = [
+    "SELECT q.id, p.pid FROM q JOIN p EXACT NEAREST BY DISTANCE if(p.pid < 12, abs(datediff(q.at, p.at)), NULL)",
+    f"SELECT q.id, p.pid FROM q JOIN p EXACT NEAREST BY DISTANCE {FAR}",
     "SELECT q.id, p.pid FROM q JOIN p APPROX NEAREST BY DISTANCE q.x - p.y * 3",
     "SELECT q.id, p.pid FROM q JOIN p EXACT NEAREST BY DISTANCE length(concat(q.g, p.g)) + abs(q.x - p.y)",
     "SELECT q.id, p.pid FROM q JOIN p EXACT NEAREST BY DISTANCE if(p.pid > 11, abs(q.x - p.y), NULL)",
@@ -59,6 +70,8 @@ ASKED = [
     "SELECT q.id, p.pid FROM q LEFT JOIN p EXACT NEAREST BY DISTANCE if(p.g = q.g, vector_l2_distance(q.v, p.v), NULL)",
     "SELECT q.id, z.pid, p.pid FROM q LEFT JOIN p z ON z.pid = q.id + 9"
     " JOIN p EXACT NEAREST BY DISTANCE if(p.g = z.g, abs(z.y - p.y), NULL) WHERE p.pid < 13",
+    "SELECT q.id, p.pid FROM q JOIN p EXACT NEAREST BY DISTANCE if(p.g = q.g, abs(datediff(q.at, p.at)), NULL)",
+    f"SELECT q.id, p.pid FROM q JOIN p EXACT NEAREST BY DISTANCE if(p.g = q.g, {FAR}, NULL)",
     "FROM q |> JOIN p EXACT NEAREST BY DISTANCE if(p.g = q.g, abs(q.x - p.y), NULL) |> SELECT q.id, p.pid",
 ]  # fmt: skip
 KEPT = [
@@ -136,6 +149,26 @@ def test_the_nearest_airports_are_sparks(
     text = f"SELECT d.faa, {km} AS km FROM places d LEFT JOIN airports n EXACT NEAREST 3 BY DISTANCE {by}"
     worlds.check_all([text], frozenset({"airports"}))
     assert "by great-circle of lat, lon" in worlds.world(frozenset({"airports"})).session.explain(text)
+
+
+@pytest.mark.parametrize("kind", ["RIGHT", "FULL", "LEFT SEMI", "CROSS", "NATURAL"])
+def test_what_spark_does_not_take_beside_it_is_sparks_error(world: World, kind: str) -> None:
+    with pytest.raises(Exception, match=r"PARSE_SYNTAX_ERROR|NEAREST_BY_JOIN|UNSUPPORTED"):
+        world.session.sql(f"SELECT 1 FROM q {kind} JOIN p EXACT NEAREST BY DISTANCE abs(q.x - p.y)")
+
+
+@pytest.mark.parametrize("by", ["if(p.g = q.g, abs(q.x - p.y), NULL)", "abs(q.x - p.y)"])
+def test_a_stream_has_its_nearest_rows(world: World, tmp_path: Path, by: str) -> None:
+    session = world.session
+    rows = session.spark.sql("SELECT id, g, x FROM q")
+    rows.write.parquet(str(tmp_path / "in"))
+    stream = session.spark.readStream.schema(rows.schema).parquet(str(tmp_path / "in"))
+    stream.createOrReplaceTempView("arriving")
+    found = session.sql(f"SELECT q.id, p.pid FROM arriving q LEFT JOIN p EXACT NEAREST 2 BY DISTANCE {by}")
+    query = found.writeStream.trigger(availableNow=True).format("memory").queryName("near").start()
+    query.awaitTermination()
+    batch = session.sql(f"SELECT q.id, p.pid FROM q LEFT JOIN p EXACT NEAREST 2 BY DISTANCE {by}")
+    assert sorted(session.spark.table("near").collect(), key=str) == sorted(batch.collect(), key=str)
 
 
 NEAREST = "SELECT q.id, p.pid FROM q JOIN p EXACT NEAREST BY DISTANCE q.x - p.y * 3"

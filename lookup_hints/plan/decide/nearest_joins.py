@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
 
 from lookup_hints.lookup_spec import LookupSettings
 from lookup_hints.nearest import DISTANCE, FORMULAS, MOST, SIMILARITY, Formula
@@ -23,10 +24,10 @@ from lookup_hints.plan.key_conditions import (
     can_be_key,
     chosen_keys,
     conjuncts,
+    is_random,
     references,
     sorted_conditions,
 )
-from lookup_hints.plan.keys_in_where import is_random
 from lookup_hints.plan.parse.lookup_use import TableColumn
 from lookup_hints.plan.parse.query_blocks import Step
 from lookup_hints.plan.parse.statement import Statement
@@ -136,7 +137,8 @@ def _gated_distance(use: TableUse, ranking: Ranking) -> _GatedDistance:
     is_gated = isinstance(branch, exp.If) and not (isinstance(tree, exp.Case) and tree.this)
     constants, is_filtered = _constant_keys(use)
     if not is_gated or not (otherwise is None or isinstance(otherwise, exp.Null)):
-        return _GatedDistance(tree, chosen_keys(constants, use.table, use.always), is_narrowed=is_filtered)
+        keys = chosen_keys(constants, use.table, use.always)
+        return _GatedDistance(tree, keys, is_narrowed=is_filtered or len(keys) < len(constants))
     distance = branch.args["true"].unnest()
     at = place_of(statement, branch.this, ranking.by.at)
     parts = [] if at is None else list(conjuncts(statement, at))
@@ -144,17 +146,11 @@ def _gated_distance(use: TableUse, ranking: Ranking) -> _GatedDistance:
     found = sorted_conditions(
         statement, [each for each in parts if each not in within], use.names, use.askable, always=use.always
     )
-    by_column = {key.column: key for key in (*constants, *found.keys) if not _holds_query(statement, key)}
+    by_column = {key.column: key for key in (*constants, *found.keys)}
     # The condition stays in the distance that is computed for the rows found.
-    keys = [replace(key, kept=True) for key in by_column.values()]
-    is_narrowed = is_filtered or at is None or bool(found.residual) or len(keys) < len(found.keys)
-    left_only = tuple(each for each in found.left_only if not each.tree.find(exp.Query))
-    return _GatedDistance(distance, chosen_keys(keys, use.table, use.always), left_only, is_narrowed)
-
-
-def _holds_query(statement: Statement, key: KeyEquality) -> bool:
-    tree = statement.expression(key.left)
-    return tree is not None and tree.find(exp.Query) is not None
+    keys = chosen_keys([replace(key, kept=True) for key in by_column.values()], use.table, use.always)
+    is_narrowed = is_filtered or at is None or bool(found.residual) or len(keys) < len(by_column)
+    return _GatedDistance(distance, keys, found.left_only, is_narrowed)
 
 
 def _only_cuts_off(condition: exp.Expr, distance: exp.Expr, direction: str) -> bool:
@@ -182,7 +178,10 @@ def _constant_key(use: TableUse, parts: Sequence[str | TableColumn]) -> Iterator
     if len(columns) != 1 or use.through is None:
         return
     text = "".join(part if isinstance(part, str) else quoted(part.name) for part in parts)
-    tree = parse_one(text, read="spark")
+    try:
+        tree = parse_one(text, read="spark")
+    except SqlglotError:
+        return
     name = use.through.by_base.get(columns[0].name)
     if not isinstance(tree, exp.EQ) or name not in use.askable or name is None:
         return
@@ -228,7 +227,7 @@ def _order_of_distance(use: TableUse, ranking: Ranking, gated: _GatedDistance) -
         pairs = _compared_columns(use, bound)
         columns = tuple(column for column, _ in pairs)
         fields = [use.base.schema.field(name) for name in columns]
-        if not pairs or not all(_is_of_metric(formula.metric, field.type) for field in fields):
+        if not pairs or not all(_is_compared_by(formula, field.type) for field in fields):
             continue
         value = _value_of(use, formula.metric, pairs, ranking.by.at)
         if value is None:
@@ -262,7 +261,7 @@ def _binds_to(template: exp.Expr, tree: exp.Expr, bound: dict[str, exp.Expr]) ->
     template, tree = template.unnest(), tree.unnest()
     name = template.name if isinstance(template, exp.Column) else ""
     if name == "scale":
-        return tree.find(exp.Column, exp.Query) is None
+        return _is_positive(tree)
     if name in _PLACEHOLDERS:
         return bound.setdefault(name, tree) == tree
     if type(template) is not type(tree):
@@ -273,10 +272,25 @@ def _binds_to(template: exp.Expr, tree: exp.Expr, bound: dict[str, exp.Expr]) ->
         and (
             _binds_to(one, other, bound)
             if hasattr(one, "unnest") and hasattr(other, "unnest")
-            else str(one).lower() == str(other).lower()
+            else _folded(one, template) == _folded(other, tree)
         )
         for (key, one), (other_key, other) in zip(parts, others, strict=True)
     )
+
+
+def _is_positive(tree: exp.Expr) -> bool:
+    """Whether it is a number above zero, or a product of such: it keeps what is near near."""
+    tree = tree.unnest()
+    if isinstance(tree, exp.Mul):
+        return _is_positive(tree.this) and _is_positive(tree.expression)
+    if isinstance(tree, exp.Cast):  # of a suffix, as 2D has one
+        return _is_positive(tree.this)
+    return isinstance(tree, exp.Literal) and not tree.is_string and float(tree.name) > 0
+
+
+def _folded(value: object, node: exp.Expr) -> str:
+    """The text of ``value``, of which case means nothing where it names a function."""
+    return str(value).lower() if isinstance(node, exp.Anonymous) else str(value)
 
 
 def _parts_of(tree: exp.Expr) -> Iterator[tuple[str, Any]]:
@@ -303,8 +317,11 @@ def _compared_columns(use: TableUse, bound: dict[str, exp.Expr]) -> list[tuple[s
     return pairs
 
 
-def _is_of_metric(metric: str, kind: pa.DataType) -> bool:
-    """Whether a metric compares values of this type as Spark does."""
+def _is_compared_by(formula: Formula, kind: pa.DataType) -> bool:
+    """Whether the metric of ``formula`` compares values of this type as Spark computes it."""
+    metric = formula.metric
+    if formula.is_of_dates:
+        return bool(types.is_date(kind))
     if metric in VECTORS:
         return bool(types.is_list(kind) and kind.value_type == pa.float32())
     if metric in ("levenshtein", "trigram"):

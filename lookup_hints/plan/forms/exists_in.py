@@ -16,9 +16,10 @@ from lookup_hints.plan.key_conditions import (
     KeyEquality,
     bare_column,
     conjuncts,
+    is_random,
     sorted_conditions,
 )
-from lookup_hints.plan.keys_in_where import is_random, where_of
+from lookup_hints.plan.keys_in_where import where_of
 from lookup_hints.plan.parse.query_blocks import Role
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis, LeftSide

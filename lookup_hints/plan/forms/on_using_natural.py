@@ -16,11 +16,12 @@ from lookup_hints.plan.key_conditions import (
     KeyEquality,
     conjuncts,
     has_condition_subquery,
+    is_random,
     key_equality,
     references,
     sorted_conditions,
 )
-from lookup_hints.plan.keys_in_where import is_random, where_of, with_where
+from lookup_hints.plan.keys_in_where import where_of, with_where
 from lookup_hints.plan.parse.query_blocks import Relation, Step
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import LeftSide

@@ -9,8 +9,7 @@ from sqlglot import exp
 
 from lookup_hints.plan.decide.ask_or_read import holds_lookups, is_filtered_around
 from lookup_hints.plan.joins import LookupJoin
-from lookup_hints.plan.key_conditions import known_conjuncts
-from lookup_hints.plan.keys_in_where import is_random
+from lookup_hints.plan.key_conditions import is_random, known_conjuncts
 from lookup_hints.plan.parse.query_blocks import Block
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.spark_analysis import Analysis, LeftSide

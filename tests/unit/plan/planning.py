@@ -114,7 +114,6 @@ class FakeContext:
     is_stream: Callable[[str], bool] = lambda _: False
     has_function: Callable[[str], bool] = lambda _: False
     few_rows: bool = False
-    takes_nearest: bool = True
     line: int = 1
     read_because: str = ""
     find_view: Callable[[str], LookThrough | None] = lambda _: None
