@@ -272,7 +272,7 @@ def _binds_to(template: exp.Expr, tree: exp.Expr, bound: dict[str, exp.Expr]) ->
         and (
             _binds_to(one, other, bound)
             if hasattr(one, "unnest") and hasattr(other, "unnest")
-            else _folded(one, template) == _folded(other, tree)
+            else _text_of_argument(one, template) == _text_of_argument(other, tree)
         )
         for (key, one), (other_key, other) in zip(parts, others, strict=True)
     )
@@ -288,7 +288,7 @@ def _is_positive(tree: exp.Expr) -> bool:
     return isinstance(tree, exp.Literal) and not tree.is_string and float(tree.name) > 0
 
 
-def _folded(value: object, node: exp.Expr) -> str:
+def _text_of_argument(value: object, node: exp.Expr) -> str:
     """The text of ``value``, of which case means nothing where it names a function."""
     return str(value).lower() if isinstance(node, exp.Anonymous) else str(value)
 
@@ -385,8 +385,8 @@ def value_cast_of(join: FoundJoin, kind: str) -> KeyCast:
 # --- who finds them ---------------------------------------------------------------------------------
 
 
-# Without an index a source compares each row for each value; executors that hold all rows do so faster.
-# (docs/decisions/0300)
+# Without an index a source compares each row for each value, and nobody knows on the driver whether there is
+# one. Executors that hold all rows search them quickly. (docs/decisions/0300)
 def _is_found_by_source(use: TableUse, condition: NearestCondition) -> bool:
     """Whether the source is asked for the rows nearest to a value alone; else the table is kept whole."""
     connector = use.connector
@@ -394,8 +394,11 @@ def _is_found_by_source(use: TableUse, condition: NearestCondition) -> bool:
         return False
     if not use.can_be_read or not use.value_of("scan").value:
         return True
-    is_better_kept = condition.exact and condition.metric in VECTORS | _BY_EXTENSIONS
-    return not is_better_kept and use.value_of("cache").value != "full"
+    if use.value_of("cache").value == "full":
+        return False
+    size, most_rows = use.context.table_size(connector), use.value_of("scan.max-rows").value
+    is_large = (size.bytes or 0) > use.value_of("full-cache.max-bytes").value
+    return not condition.exact or is_large or (most_rows is not None and (size.rows or 0) > most_rows)
 
 
 def is_nearest_asked(join: FoundJoin, settings: LookupSettings) -> bool:

@@ -91,12 +91,27 @@ def test_the_rows_are_sparks(session: LookupSession, metric: str, is_keyed: bool
     assert ours.collect() == session.spark.sql(_query("plain", ties)).collect()
     told = session.explain(_query("docs", by))
     by_extension = metric in ("great-circle", "levenshtein")  # which the server may lack
-    if metric == "difference" or (is_keyed and not by_extension):
+    if is_keyed and not by_extension:
         assert "exactly, found by the source: asked of PostgreSQL" in told
     else:
         assert "exactly, found by the worker" in told
     assert f"3 nearest rows by {metric} of " in told
-    assert is_keyed or metric == "difference" or "kept whole: no equality gives a key" in told
+    assert is_keyed or "kept whole: no equality gives a key" in told
+
+
+def test_what_is_too_large_to_be_kept_is_asked(session: LookupSession, server: PostgresServer) -> None:
+    if spark_version(session.spark) < (4, 3):
+        pytest.skip("NEAREST BY is tested with Spark 4.3")
+    session.sql(
+        "CREATE OR REPLACE TEMPORARY TABLE large (id BIGINT, n DOUBLE, PRIMARY KEY (id) NOT ENFORCED) WITH"
+        " ('connector' = 'postgres', 'url' = '${conf:my.dsn}', 'table-name' = 'docs',"
+        " 'lookup.full-cache.max-bytes' = '1 kb')"
+    )
+    by = "abs(q.n - d.n)"
+    assert "exactly, found by the source: asked of PostgreSQL" in session.explain(_query("large", by))
+    ties = f"if(({by}) IS NULL, NULL, struct(({by}), d.id))"
+    ours = session.sql(_query("large", by)).collect()
+    assert ours == session.spark.sql(_query("plain", ties)).collect()
 
 
 def test_about_the_nearest_rows_are_found_by_an_index_of_pgvector(session: LookupSession) -> None:
