@@ -306,7 +306,10 @@ def test_settings_of_a_search_hold_for_its_statement_alone(
 ) -> None:
     options = {"nearest.ef-search": "1", "nearest.probes": "1", "pool-size": "1"}
     few = _table(server, "large", LARGE_SCHEMA, **options)
-    keys, l2 = pa.table({"v": VECTOR}), NearestCondition(("e",), "l2", 20, exact=False)
+    # So many that some of them lie at the edge of their list, however the index was built.
+    tenths = [at / 10 for at in range(1, 10)]
+    keys = pa.table({"v": pa.array([[a, b, 0.3, 0.4] for a in tenths for b in tenths], FLOATS)})
+    l2 = NearestCondition(("e",), "l2", 20, exact=False)
     exact = _found(large, keys, NearestCondition(("e",), "l2", 20))
     found = {
         probes: _found(_table(server, "large", LARGE_SCHEMA, **{"nearest.probes": probes}), keys, l2)
