@@ -37,7 +37,7 @@ def main() -> None:
     with theme("nearest", title, 1) as found, spark_session() as spark, scratch() as folder:
         session = LookupSession(spark)
         for name, distance, rows, faster in (
-            ("all", COSINE, options.rows, WHOLE_FASTER),
+            ("whole", COSINE, options.rows, WHOLE_FASTER),
             ("equals", AMONG_EQUALS, options.groups**2, EQUALS_FASTER),
         ):
             _write_vectors(folder / f"{name}.parquet", rows, options.groups, seed=1)

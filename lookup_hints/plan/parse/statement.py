@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
@@ -69,6 +69,10 @@ class Remembering:
 def once(question: Callable[[Self, Subject], Answer]) -> Callable[[Self, Subject], Answer]:
     """A method of ``Remembering`` whose answer to each subject is remembered."""
     return lambda self, subject: self.once(question, subject)
+
+
+_NAMES_OR_SYNTAX = {TokenType.ALL, TokenType.ANY, TokenType.VALUES}
+"""Words that sqlglot never takes for the name of a table before its column, as Spark does."""
 
 
 class Statement(Remembering):
@@ -153,9 +157,11 @@ class Statement(Remembering):
         """The tree of ``SELECT part``, its nodes placed as in the whole text."""
         word = "SELECT "
         tokens = dialect.tokenize(word + self.clean[part.start : part.end])
-        for token in tokens:
+        for token, following in zip(tokens, [*tokens[1:], None], strict=True):
             token.start += part.start - len(word)
             token.end += part.start - len(word)
+            if following and following.token_type is TokenType.DOT and token.token_type in _NAMES_OR_SYNTAX:
+                token.token_type = TokenType.IDENTIFIER
         return next(iter(dialect.parser().parse(tokens, self.clean)), None)
 
     # --- places ------------------------------------------------------------------------------------

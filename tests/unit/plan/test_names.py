@@ -35,6 +35,12 @@ def test_names_are_those_of_columns(text: str, columns: NamesAndTypes, becomes: 
     assert planned(text, context(analyse=columns)).sql == becomes
 
 
+@pytest.mark.parametrize("name", ["all", "any", "VALUES", "case", "`all`"])
+def test_a_table_may_have_a_name_that_begins_an_expression_elsewhere(name: str) -> None:
+    text = f"SELECT {name}.name FROM orders o JOIN customers {name} ON {name}.id = lower(o.k)"
+    assert planned(text).sql.endswith(f"LATERAL VIEW inline(ask_customers(lower(o.k))) {name}")
+
+
 @pytest.mark.parametrize(
     ("declared", "types"),
     [
