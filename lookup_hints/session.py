@@ -9,7 +9,7 @@ from dataclasses import replace
 from html import escape
 from statistics import median
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from lookup_hints.dataframe import join as frame_join
 from lookup_hints.dataframe.hinted_frames import (
@@ -479,7 +479,8 @@ class LookupSession:
         return self._state.streams
 
 
-_enabled: WeakSet[SparkSession] = WeakSet()
+_enabled: WeakKeyDictionary[SparkSession, type] = WeakKeyDictionary()
+"""The class of frames of each session that is enabled: to ask Spark for it again may fail."""
 
 
 def enable(spark: SparkSession) -> LookupSession:
@@ -496,10 +497,10 @@ def enable(spark: SparkSession) -> LookupSession:
     names.is_enabled = True
     try:
         names.update(scope)
-    except QueryError:
+        catalog, kind = spark.catalog, type(spark.range(0))
+    except BaseException:
         disable(spark)
         raise
-    catalog = spark.catalog
 
     def table(name: str) -> DataFrame:
         own = scope.find_written(name)
@@ -524,8 +525,8 @@ def enable(spark: SparkSession) -> LookupSession:
 
     vars(spark).update(sql=session.sql, table=table)
     vars(catalog).update(listTables=list_tables, dropTempView=drop_view, refreshTable=refresh)
-    replace_join_and_hint(type(spark.range(0)))
-    _enabled.add(spark)
+    replace_join_and_hint(kind)
+    _enabled[spark] = kind
     return session
 
 
@@ -536,15 +537,16 @@ def disable(spark: SparkSession) -> None:
     """
     scope = StatementScope(spark, state_of(spark))
     scope.state.names.is_enabled = False
-    scope.state.names.update(scope)
-    scope.drop_scans()
-    for own, names in (
-        (vars(spark), ("sql", "table")),
-        (vars(spark.catalog), ("listTables", "dropTempView", "refreshTable")),
-    ):
-        for name in names:
-            own.pop(name, None)
-    _enabled.discard(spark)
-    kind = type(spark.range(0))
-    if not any(type(each) is type(spark) for each in _enabled):
-        restore_join_and_hint(kind)
+    try:
+        scope.state.names.update(scope)
+        scope.drop_scans()
+    finally:  # also where Spark is gone, or fails
+        for own, names in (
+            (vars(spark), ("sql", "table")),
+            (vars(spark.catalog), ("listTables", "dropTempView", "refreshTable")),
+        ):
+            for name in names:
+                own.pop(name, None)
+        kind = _enabled.pop(spark, None)
+        if kind is not None and kind not in _enabled.values():
+            restore_join_and_hint(kind)

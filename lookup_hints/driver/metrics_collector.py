@@ -186,21 +186,27 @@ def listening(spark: SparkSession, counts: Counts) -> Iterator[None]:
         yield
         return
     word = token_hex(8)
-    before = context.getLocalProperty(PROPERTY)
-    listener = threading.Thread(
-        target=_receive_counts, args=(sock, word, counts), name="lookup-live-counts", daemon=True
-    )
-    listener.start()
-    host, port = sock.getsockname()[:2]
-    context.setLocalProperty(PROPERTY, f"{host} {port} {word}")
-    try:
-        yield
-    finally:
-        context.setLocalProperty(PROPERTY, before)  # type: ignore[arg-type]  # None takes it away
-        with socket.socket(sock.family, socket.SOCK_DGRAM) as own:
-            own.sendto(b"", sock.getsockname())
-        listener.join()
-        counts.forget_running()
+    with sock:
+        before = context.getLocalProperty(PROPERTY)
+        host, port = sock.getsockname()[:2]
+        listener = threading.Thread(
+            target=_receive_counts, args=(sock, word, counts), name="lookup-live-counts", daemon=True
+        )
+        try:
+            listener.start()
+        except RuntimeError as error:  # this process can start no more threads
+            _log.debug("no live counts: %s", error)
+            yield
+            return
+        try:
+            context.setLocalProperty(PROPERTY, f"{host} {port} {word}")
+            yield
+        finally:
+            with socket.socket(sock.family, socket.SOCK_DGRAM) as own:
+                own.sendto(b"", (host, port))
+            listener.join()
+            counts.forget_running()
+            context.setLocalProperty(PROPERTY, before)  # type: ignore[arg-type]  # None takes it away
 
 
 def _driver_host(context: Any) -> str:
@@ -222,11 +228,10 @@ def _bind_socket(host: str) -> socket.socket:
 
 
 def _receive_counts(sock: socket.socket, word: str, counts: Counts) -> None:
-    with sock:
-        while said := sock.recv(_LARGEST):
-            told = _read_datagram(said, word)
-            if told is not None:
-                counts.see(*told)
+    while said := sock.recv(_LARGEST):
+        told = _read_datagram(said, word)
+        if told is not None:
+            counts.see(*told)
 
 
 def _read_datagram(said: bytes, word: str) -> tuple[TaskRecord, int] | None:

@@ -108,11 +108,13 @@ class SparkNames:
 
     def _is_ours(self, scope: StatementScope, name: str) -> bool:
         """Whether Spark's view of that name is still the one that was made here."""
+        from pyspark.errors import AnalysisException
+
         if not self.has(name):
             return False
         try:
             plan = scope.explained(f"SELECT * FROM {quoted(name)}", None, "extended")  # noqa: S608
-        except Exception:  # it was dropped
+        except AnalysisException:  # it was dropped
             return False
         return self._made[name.lower()][2] in plan
 
