@@ -118,6 +118,7 @@ class Window:
         self._key_bytes: int = keys.table.nbytes + keys.codes.nbytes + values_bytes
         self._codes = keys.codes.cast(pa.int32())
         self._values = keys.values
+        self._is_compared = keys.values is not None  # few of the rows found are then handed out
         self._unsettled: int = keys.table.num_rows
         self._settled: list[pa.Array] = []
         self._found: list[Placed] = []
@@ -162,7 +163,7 @@ class Window:
             self._head = None
 
     def add(self, found: Placed) -> None:
-        self._found.append(found)
+        self._found += [found] if self._is_compared else _in_portions(found)
         self.found_bytes += found.rows.nbytes
 
     def skip(self, positions: pa.Array) -> None:
@@ -176,7 +177,7 @@ class Window:
         rows = self._count_settled_rows()
         if not rows:
             return None
-        if self.found_bytes > WINDOW_BYTES:
+        if self.found_bytes > WINDOW_BYTES and not self._is_compared:
             rows = self._rows_that_fit(rows)
         if rows == self.rows:
             settled = Settled(self._codes, self.keys.num_rows, self._found, self._skipped, self._values)
@@ -218,6 +219,23 @@ class Window:
         self._found = _only_found_for(self._found, self._codes)
         self.found_bytes = sum(each.rows.nbytes for each in self._found)
         return settled
+
+
+def _in_portions(found: Placed) -> list[Placed]:
+    """``found``, cut between keys where it holds much: a portion is then let go without copying the others."""
+    portions = int(found.rows.nbytes / HAND_OUT_BYTES) + 1
+    if portions == 1:
+        return [found]
+    positions = found.positions
+    if not pc.all(pc.greater_equal(positions[1:], positions[:-1])).as_py():
+        order = pc.sort_indices(positions)
+        found = Placed(found.rows.take(order), positions := positions.take(order))
+    begins = [at * len(positions) // portions for at in range(portions)]
+    begins = sorted({pc.index(positions, positions[begin]).as_py() for begin in begins})
+    ends = [*begins[1:], len(positions)]
+    return [
+        Placed(found.rows[begin:end], positions[begin:end]) for begin, end in zip(begins, ends, strict=True)
+    ]
 
 
 def _only_found_for(found: list[Placed], codes: pa.Array) -> list[Placed]:

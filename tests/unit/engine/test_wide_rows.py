@@ -14,7 +14,7 @@ from lookup_hints.engine import adaptive_batch_size as request_size
 from lookup_hints.engine import input_window
 from lookup_hints.engine import request_scheduler as flow_module
 from lookup_hints.engine import request_scheduler as next_request
-from lookup_hints.engine.arrow import ordered_keys
+from lookup_hints.engine.arrow import Placed, ordered_keys
 from lookup_hints.engine.backlog import Hold, Idle, ScheduledRequest, WaitUntil
 from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.request_scheduler import HOLD_SECONDS, RequestScheduler
@@ -102,6 +102,24 @@ def test_much_that_was_found_is_handed_out_in_portions() -> None:
     answer(lookup, *asks(lookup))
     portions = [*lookup.finished()]
     assert [ids_of([each]) for each in portions] == [[0], [1, None], [2], [0], [3]]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_large_answer_is_not_copied_for_each_portion(monkeypatch: pytest.MonkeyPatch, turned: bool) -> None:
+    copied, filtered = list[int](), Placed.filter
+
+    def counted(self: Placed, mask: pa.Array) -> Placed:
+        copied.append((kept := filtered(self, mask)).rows.num_rows)
+        return kept
+
+    monkeypatch.setattr(Placed, "filter", counted)
+    lookup = scheduler(batch_size=100, ordered=False)
+    lookup.add(keys(*range(100)))
+    (ask,) = asks(lookup)
+    lookup.answered(ask, wide(*(reversed(ids(ask)) if turned else ids(ask))), 0.0)
+    portions = [ids_of([each]) for each in lookup.finished()]
+    assert portions == [[key] for key in range(100)]
+    assert sum(copied) <= 200
 
 
 def test_a_key_that_later_rows_need_too_is_kept_and_asked_once() -> None:
