@@ -222,7 +222,7 @@ class Window:
 
 
 def _in_portions(found: Placed) -> list[Placed]:
-    """``found``, cut between keys where it holds much: a portion is then let go without copying the others."""
+    """``found``, cut between keys where it holds much: one portion is then let go without copying others."""
     portions = int(found.rows.nbytes / HAND_OUT_BYTES) + 1
     if portions == 1:
         return [found]
