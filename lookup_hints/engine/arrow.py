@@ -569,13 +569,17 @@ def bytes_by_position(found: Sequence[Placed], count: int) -> pa.Array:
 
 def _row_bytes(rows: pa.StructArray | pa.Table) -> pa.Array:
     """The bytes of each row: of texts their own, of all other columns the average."""
-    columns = rows.flatten() if isinstance(rows, pa.StructArray) else [whole(each) for each in rows.columns]
+    columns = rows.flatten() if isinstance(rows, pa.StructArray) else rows.columns
     texts, others = _texts_and_bytes_of_others(columns)
     lengths = (pc.fill_null(pc.binary_length(text), 0).cast(pa.int64()) for text in texts)
-    return reduce(pc.add, lengths, pa.repeat(pa.scalar(others, pa.int64()), len(rows)))
+    # Chunks are put together when they are lengths: what they hold may be large.
+    arrays = (each if isinstance(each, pa.Array) else whole(each) for each in lengths)
+    return reduce(pc.add, arrays, pa.repeat(pa.scalar(others, pa.int64()), len(rows)))
 
 
-def _texts_and_bytes_of_others(columns: Sequence[pa.Array]) -> tuple[list[pa.Array], int]:
+def _texts_and_bytes_of_others(
+    columns: Sequence[pa.Array | pa.ChunkedArray],
+) -> tuple[list[pa.Array | pa.ChunkedArray], int]:
     """Those of ``columns`` that are texts or bytes, and the average bytes of a row in all others."""
     texts = [column for column in columns if _is_text(column.type) or _is_bytes(column.type)]
     others = sum(column.nbytes for column in columns if not (_is_text(column.type) or _is_bytes(column.type)))
