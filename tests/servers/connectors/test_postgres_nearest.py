@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 from typing import Any, cast
 
+import asyncpg
 import pyarrow as pa
 import pytest
 from lookup_connectors.postgres import PostgresConnector
@@ -12,8 +14,9 @@ from lookup_connectors.postgres import PostgresConnector
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import LookupRequest, LookupTable, NearestCondition
 from tests.servers.connectors.nearest_rows import NUMBERS, as_float, check_found, near_vectors
+from tests.servers.pooler import transaction_pooler
 from tests.servers.postgres import PostgresServer
-from tests.unit.connectors.asking import ask, during
+from tests.unit.connectors.asking import ask, during, rows_of
 
 FLOATS = pa.list_(pa.float32())
 
@@ -330,6 +333,45 @@ def test_settings_of_a_search_hold_for_its_statement_alone(
             )
 
     assert tuple(during(PostgresConnector(few), settings)) == ("40", "off")
+
+
+def test_settings_of_a_search_go_with_it_through_a_pooler(server: PostgresServer, large: LookupTable) -> None:
+    l2 = NearestCondition(("e",), "l2", 20, exact=False)
+    asked = [pa.table({"v": pa.array([[at / 10, 0.2, 0.3, 0.4]], FLOATS)}) for at in range(10)]
+    ids = pa.schema([LARGE_SCHEMA.field("id")])
+
+    async def ask_each(connector: PostgresConnector) -> list[list[int]]:
+        answers = [await connector.alookup(LookupRequest(keys, ids, 60.0, nearest=l2)) for keys in asked]
+        return [sorted(rows_of(answer).column("id").to_pylist()) for answer in answers]
+
+    async def settings_left(port: int) -> set[str]:
+        connection = await asyncpg.connect(server.url(port=port, sslmode="disable"), statement_cache_size=0)
+        left = {await connection.fetchval("SELECT current_setting('ivfflat.probes', true)") for _ in range(6)}
+        await connection.close()
+        return left
+
+    exact = [_found(large, keys, NearestCondition(("e",), "l2", 20)) for keys in asked]
+    with transaction_pooler(server.port) as (port, lent):
+        url = server.url(port=port, sslmode="disable")
+        for probes, is_exact in (("100", True), ("1", False)):
+            options = {"url": url, "statement-cache-size": "0", "pool-size": "1", "nearest.probes": probes}
+            found = during(PostgresConnector(_table(server, "large", LARGE_SCHEMA, **options)), ask_each)
+            assert (found == exact) is is_exact
+        assert len(lent.transactions) >= 20
+        assert asyncio.run(settings_left(port)) <= {"1", None, ""}
+
+
+def test_a_space_partitioned_index_finds_the_nearest_points(
+    server: PostgresServer, large: LookupTable
+) -> None:
+    server.execute(
+        "CREATE TABLE spread AS SELECT id, x, y FROM large; CREATE INDEX by_quads ON spread USING spgist (point(x, y));"
+        "ANALYZE spread"
+    )
+    spread = _table(server, "spread", pa.schema([LARGE_SCHEMA.field(name) for name in ("id", "x", "y")]))
+    keys, nearest = pa.table({"v": _structs(x=1.0, y=2.0)}), NearestCondition(("x", "y"), "euclidean", 3)
+    assert "by_quads" in _plan(spread, keys, nearest)
+    assert _found(spread, keys, nearest) == _found(large, keys, nearest)
 
 
 def test_another_length_and_a_missing_extension_are_errors_that_say_what_to_do(
