@@ -6,7 +6,6 @@ two bounds; where they are equal, they are Spark's own distance.
 
 from __future__ import annotations
 
-import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -32,6 +31,8 @@ BLOCK_BYTES = 64 * 1024 * 1024
 
 # The relative error of one operation of FLOAT and of DOUBLE.
 _FLOAT, _DOUBLE = 2.0**-24, 2.0**-53
+# Above the square of the smallest normal float.
+_SMALL_SQUARE = 2.0**-250
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Metric(ABC):
 
     def index(self, rows: Compared, among: Integers) -> RowIndex:
         """Finds candidates among many rows, of which none is NaN or odd."""
-        return _EachRow(self, rows, among)
+        raise NotImplementedError
 
     def bytes_of_pair(self, rows: Compared) -> int:
         """About how much memory ``bounds`` takes for each pair."""
@@ -170,23 +171,41 @@ def expanded(first: Integers, last: Integers, most: int) -> Iterator[Pairs]:
         begin = end
 
 
-class _EachRow(RowIndex):
-    """Compares all rows."""
+def codes_of_equals(columns: Sequence[pa.Array], compared: Compared) -> Integers:
+    """A number for each row; rows that share one have equal values, as far from everything.
 
-    def __init__(self, metric: Metric, rows: Compared, among: Integers) -> None:
-        self._metric, self._rows, self._among = metric, rows, among
+    Args:
+        columns: what is compared.
+        compared: the same, as a metric has read it.
+    """
+    codes = np.zeros(len(compared.is_known), np.int64)
+    for column in columns:
+        if types.is_list(column.type):
+            return _codes_of_vectors(compared)
+        own = column.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False)
+        codes = np.unique(codes * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1]
+    return codes
 
-    def candidates(self, values: Compared, at: Integers, most: int) -> Iterator[Pairs]:
-        count = len(self._among)
-        step = max(1, BLOCK_BYTES // (self._metric.bytes_of_pair(self._rows) * count))
-        for begin in range(0, len(at), step):
-            own = at[begin : begin + step]
-            pairs = np.repeat(own, count), np.tile(self._among, len(own))
-            low, high = self._metric.bounds(values, self._rows, pairs)
-            high = high.reshape(len(own), count)
-            limit = np.partition(high, min(most, count) - 1, axis=1)[:, min(most, count) - 1]
-            value, row = np.nonzero(low.reshape(high.shape) <= limit[:, None])
-            yield own[value], self._among[row]
+
+# Vectors are not sorted themselves, which would take a copy of all.
+def _codes_of_vectors(vectors: Compared) -> Integers:
+    """By a hash. Where those of different vectors are equal, equal vectors may have several codes."""
+    bits, sizes = vectors.data.view(np.uint32), vectors.sizes
+    factors = np.random.default_rng(0).integers(2**63, size=bits.shape[1], dtype=np.uint64) * 2 + 1
+    hashes, step = sizes.astype(np.uint64), max(1, BLOCK_BYTES // (16 * max(1, bits.shape[1])))
+    for begin in range(0, len(bits), step):
+        block = slice(begin, begin + step)
+        hashes[block] += (bits[block] * factors).sum(axis=1, dtype=np.uint64)
+    order = np.argsort(hashes, kind="stable")
+    is_new = np.append(1, np.diff(hashes[order]) != 0)[: len(bits)]
+    alike = np.flatnonzero(is_new == 0)
+    for begin in range(0, len(alike), step):
+        place = alike[begin : begin + step]
+        one, other = order[place - 1], order[place]
+        is_new[place] = (bits[one] != bits[other]).any(axis=1) | (sizes[one] != sizes[other])
+    codes = np.empty(len(bits), np.int64)
+    codes[order] = np.cumsum(is_new)
+    return codes
 
 
 def _read_mask(valid: pa.Array) -> Flags:
@@ -209,15 +228,20 @@ class Difference(Metric):
             column = pc.cast(column, pa.float64())
         data = pc.fill_null(column, pa.scalar(0).cast(column.type)).to_numpy(zero_copy_only=False)
         is_known = _read_mask(column.is_valid())
-        if data.dtype.kind != "f":
-            return _compared_side(data.astype(np.int64), is_known)
-        return _compared_side(data, is_known, np.isnan(data), np.isinf(data))
+        if data.dtype.kind == "f":
+            return _compared_side(data, is_known, np.isnan(data), np.isinf(data))
+        is_odd = None
+        if types.is_integer(kind):  # without ANSI, Spark's difference of two such may begin again at zero
+            quarter = 2 ** (kind.bit_width - 2)
+            is_odd = (data >= quarter) | (data < -quarter)
+        return _compared_side(data.astype(np.int64), is_known, is_odd=is_odd)
 
     def bounds(self, values: Compared, rows: Compared, pairs: Pairs) -> tuple[NumberArray, NumberArray]:
         one, other = values.data[pairs[0]], rows.data[pairs[1]]
         if one.dtype.kind == "i":  # the difference of two of 64 bits has up to 64 itself
             apart = np.maximum(one, other).view(np.uint64) - np.minimum(one, other).view(np.uint64)
-            return apart, apart
+            is_odd, farthest = values.is_odd[pairs[0]] | rows.is_odd[pairs[1]], np.uint64(2**64 - 1)
+            return np.where(is_odd, np.uint64(0), apart), np.where(is_odd, farthest, apart)
         with np.errstate(invalid="ignore", over="ignore"):
             scores = np.abs(one - other).astype(np.float64)
         # From an infinite value all numbers are equally far.
@@ -276,19 +300,27 @@ class Vectors(Metric):
 
     def bounds(self, values: Compared, rows: Compared, pairs: Pairs) -> tuple[NumberArray, NumberArray]:
         at, of = pairs
-        one, other = values.data[at].astype(np.float64), rows.data[of].astype(np.float64)
         error = (rows.data.shape[1] + 8) * _FLOAT * (2 if self.name == "cosine" else 1)
+        scores, step = np.zeros(len(at)), max(1, BLOCK_BYTES // self.bytes_of_pair(rows))
         with np.errstate(invalid="ignore", over="ignore"):
-            if self.name == "l2":
-                scores = np.einsum("ij,ij->i", one - other, one - other)
-                return self._spread_error(scores, scores * error, values, rows, pairs)
-            scores, sizes = -np.einsum("ij,ij->i", one, other), values.norms[at] * rows.norms[of]
+            for begin in range(0, len(at), step):
+                block = slice(begin, begin + step)
+                one, other = (
+                    values.data[at[block]].astype(np.float64),
+                    rows.data[of[block]].astype(np.float64),
+                )
+                if self.name == "l2":
+                    one = other = one - other
+                scores[block] = np.einsum("ij,ij->i", one, other)
+            if self.name == "l2":  # a distance itself is rounded, which matters where it is no normal float
+                return self._spread_error(scores, scores * error + _SMALL_SQUARE, values, rows, pairs)
+            sizes = values.norms[at] * rows.norms[of]
             if self.name == "cosine":
                 scores, sizes = scores / sizes, np.ones_like(sizes)
-            return self._spread_error(scores, sizes * error, values, rows, pairs)
+            return self._spread_error(-scores, sizes * error, values, rows, pairs)
 
     def index(self, rows: Compared, among: Integers) -> RowIndex:
-        return _Products(self, rows, among)
+        return Products(self.name, rows, among, 3 * (rows.data.shape[1] + 12) * _FLOAT)
 
 
 def _norms_of(vectors: NumberArray) -> NumberArray:
@@ -305,17 +337,25 @@ FIRST_ROWS, MOST_ROWS, VALUES_AT_ONCE = 2048, 16 * 1024, 1024
 
 # Of the first rows the bound is known, and few of the next ones are within it: what a matrix product gives is
 # compared once, and hardly anything is sorted.
-class _Products(RowIndex):
-    """Vectors that are compared by products of matrices of FLOAT."""
+class Products(RowIndex):
+    """Vectors or points, compared by products of matrices.
 
-    def __init__(self, metric: Vectors, rows: Compared, among: Integers) -> None:
-        self._metric, self._rows, self._among = metric, rows, among
+    Args:
+        name: ``l2``, ``cosine`` or ``inner-product``.
+        rows: all rows.
+        among: those to search.
+        error: how wrong a score is, that of Spark and that of a product, where the lengths are 1.
+    """
+
+    def __init__(self, name: str, rows: Compared, among: Integers, error: float) -> None:
+        self._name, self._among, self._error = name, among, error
         is_range = len(among) and among[-1] - among[0] == len(among) - 1 and (np.diff(among) == 1).all()
         place = slice(among[0], among[-1] + 1) if is_range else among
-        self._vectors, self._norms = rows.data[place], rows.norms[place].astype(np.float32)
+        self._vectors, self._norms = rows.data[place], rows.norms[place].astype(rows.data.dtype)
 
     def candidates(self, values: Compared, at: Integers, most: int) -> Iterator[Pairs]:
-        waiting = [at[begin : begin + VALUES_AT_ONCE] for begin in range(0, len(at), VALUES_AT_ONCE)]
+        step = max(1, VALUES_AT_ONCE * MOST_ROWS // max(MOST_ROWS, most))
+        waiting = [at[begin : begin + step] for begin in range(0, len(at), step)]
         while waiting:
             own = waiting.pop()
             found = self._search_block(values, own, most)
@@ -326,21 +366,21 @@ class _Products(RowIndex):
 
     def _search_block(self, values: Compared, own: Integers, most: int) -> Pairs | None:
         """The candidates of the values ``own`` by their positions there; None where they are too many."""
-        name, norms = self._metric.name, values.norms[own]
+        norms, kind = values.norms[own], self._vectors.dtype
         factors = {"l2": -2.0, "inner-product": -1.0}
-        factor = factors[name] if name in factors else -1 / norms[:, None]
-        asked = (values.data[own] * factor).astype(np.float32)
+        factor = factors[self._name] if self._name in factors else -1 / norms[:, None]
+        asked = (values.data[own] * factor).astype(kind)
         at, of = np.zeros(0, np.int64), np.zeros(0, np.int64)
         low, high = np.zeros(0), np.zeros(0)
         limits, begin = np.full(len(own), np.inf), 0
         while begin < len(self._vectors):
-            end = begin + (FIRST_ROWS if begin == 0 else MOST_ROWS)
+            end = begin + (max(FIRST_ROWS, most) if begin == 0 else MOST_ROWS)
             scores, error = self._scores_of(asked, norms, slice(begin, end))
             if begin == 0:
                 nth = min(most, scores.shape[1]) - 1
                 limits = np.partition(scores, nth, axis=1)[:, nth] + error
-            # Rounded up, so that the comparison is one of FLOAT.
-            reach = np.nextafter((limits + error).astype(np.float32), np.float32(np.inf))
+            # Rounded up, so that the comparison is one of numbers of one type.
+            reach = np.nextafter((limits + error).astype(kind), kind.type(np.inf))
             value, row = np.nonzero(scores <= reach[:, None])
             if len(at) + len(value) > BLOCK_BYTES // 64 and len(own) > 1:
                 return None
@@ -348,31 +388,27 @@ class _Products(RowIndex):
             at, of = np.append(at, value), np.append(of, row + begin)
             low, high = np.append(low, near - error[value]), np.append(high, near + error[value])
             is_near, bound = within_reach(at, low, high, most)
-            at, of, low, high, bound = at[is_near], of[is_near], low[is_near], high[is_near], bound[is_near]
-            if end >= most:
-                limits[at] = bound
+            at, of, low, high = at[is_near], of[is_near], low[is_near], high[is_near]
+            limits[at] = bound[is_near]
             begin = end
         return at, of
 
     def _scores_of(
         self, asked: NumberArray, norms: NumberArray, block: slice
     ) -> tuple[NumberArray, NumberArray]:
-        """The scores of each of ``asked`` with each row of ``block``, and for each of ``asked`` their error.
-
-        It is three times that of a sum of products: that of ours, and that of Spark with two norms.
-        """
+        """The scores of each of ``asked`` with each row of ``block``, and the error for each of ``asked``."""
         vectors, sizes = self._vectors[block], self._norms[block]
         scores = asked @ vectors.T
         largest = float(sizes.max())
-        if self._metric.name == "l2":  # all are smaller by the square of the value
+        if self._name == "l2":  # all are smaller by the square of the value
             scores += sizes * sizes
             reach = (norms + largest) ** 2
-        elif self._metric.name == "cosine":
+        elif self._name == "cosine":
             scores /= sizes
             reach = np.ones(len(norms))
         else:
             reach = norms * largest
-        return scores, reach * (3 * (vectors.shape[1] + 12) * _FLOAT)
+        return scores, reach * self._error + _SMALL_SQUARE
 
 
 # --- points ----------------------------------------------------------------------------------------
@@ -413,86 +449,9 @@ class Points(Metric):
         error += 2.0**-42 if self._is_on_globe else 1e-300
         return self._spread_error(scores, error, values, rows, pairs)
 
+    # A k-d tree would be one more dependency, or a loop in Python.
     def index(self, rows: Compared, among: Integers) -> RowIndex:
-        return _Strips(self, rows, among) if len(among) > MANY_POINTS else super().index(rows, among)
-
-
-MANY_POINTS = 4096
-
-
-# A k-d tree would be one more dependency, or a loop in Python.
-class _Strips(RowIndex):
-    """Many points in strips along one axis, in each by another one; the axes are where they differ most.
-
-    A few neighbours in its strip show how far away the nearest of a point can be. What is as near on both
-    axes is compared then.
-    """
-
-    def __init__(self, metric: Points, rows: Compared, among: Integers) -> None:
-        self._metric, self._rows = metric, rows
-        points = rows.data[among]
-        self._center = points.mean(axis=0)
-        apart = points - self._center
-        self._axes = np.linalg.eigh(apart.T @ apart)[1][:, -2:]
-        across, along = self._project_points(points)
-        self._strips = max(1, math.isqrt(len(among) // 4))
-        order = np.argsort(across, kind="stable")
-        strip = np.arange(len(among)) * self._strips // len(among)
-        starts = starts_of_runs(strip)
-        ends = np.append(starts[1:], len(among))
-        self._least, self._greatest = across[order[starts]], across[order[ends - 1]]
-        self._low, self._width = along.min(), max(float(np.ptp(along)), 1e-100)
-        self._greatest_norm = rows.norms[among].max()
-        order = order[np.lexsort((along[order], strip))]
-        self._among, self._starts = among[order], np.append(starts, len(among))
-        self._places = self._places_of(strip, along[order])
-
-    def _project_points(self, points: NumberArray) -> tuple[NumberArray, NumberArray]:
-        projected = (points - self._center) @ self._axes
-        return projected[:, -1], projected[:, 0]
-
-    def _places_of(self, strip: Integers, along: NumberArray) -> NumberArray:
-        places: NumberArray = 2.0 * strip + np.clip((along - self._low) / self._width, -0.25, 1.25)
-        return places
-
-    def candidates(self, values: Compared, at: Integers, most: int) -> Iterator[Pairs]:
-        step = max(1, BLOCK_BYTES // (256 * most))
-        for begin in range(0, len(at), step):
-            yield from self._search_block(values, at[begin : begin + step], most)
-
-    def _search_block(self, values: Compared, own: Integers, most: int) -> Iterator[Pairs]:
-        across, along = self._project_points(values.data[own])
-        strip = np.clip(np.searchsorted(self._least, across, side="right") - 1, 0, self._strips - 1)
-        place = np.searchsorted(self._places, self._places_of(strip, along))
-        # More than are wanted, as half of the neighbours may be on the other side of the globe.
-        beside = 4 * most + 16
-        first, last = np.maximum(place - beside, 0), np.minimum(place + beside, len(self._among))
-        bounds = self._bounds_of(values, own, first, last, most)
-        # More than what rounding moves, on the axes and in the order of a strip.
-        moved = 1e-14 * (values.norms[own] + self._greatest_norm + self._strips * self._width)
-        far = np.sqrt(bounds) * (1 + 1e-6) + moved
-        leftmost = np.searchsorted(self._greatest, across - far)
-        rightmost = np.searchsorted(self._least, across + far, side="right")
-        for which, strips in expanded(leftmost, rightmost, MANY_POINTS):
-            begin = np.searchsorted(self._places, self._places_of(strips, along[which] - far[which]))
-            end = np.searchsorted(self._places, self._places_of(strips, along[which] + far[which]), "right")
-            near: list[Pairs] = []
-            for at, place in expanded(begin, end, BLOCK_BYTES // 128):
-                pairs = own[which[at]], self._among[place]
-                is_near = self._metric.bounds(values, self._rows, pairs)[0] <= bounds[which[at]]
-                near.append((pairs[0][is_near], pairs[1][is_near]))
-            if near:
-                yield np.concatenate([at for at, _ in near]), np.concatenate([of for _, of in near])
-
-    def _bounds_of(
-        self, values: Compared, own: Integers, first: Integers, last: Integers, most: int
-    ) -> NumberArray:
-        """What the scores of the nearest rows of each value of ``own`` can be at most."""
-        found = np.zeros(len(own))
-        for which, place in expanded(first, last, BLOCK_BYTES // 128):
-            _, high = self._metric.bounds(values, self._rows, (own[which], self._among[place]))
-            found[which] = within_reach(which, high, high, most)[1]
-        return found
+        return Products("l2", rows, among, 4 * self._relative)
 
 
 # --- texts -----------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from lookup_hints.engine.distances import (
     Pairs,
     RowIndex,
     Vectors,
+    codes_of_equals,
     expanded,
     metric_of,
     starts_of_runs,
@@ -52,16 +53,14 @@ class NearestRows:
     def __init__(self, rows: pa.Table, owners: Integers, condition: NearestCondition, table: str) -> None:
         self._condition, self._table, self._every_row = condition, table, rows
         self._metric = metric_of(condition, rows.schema)
-        self._rows = self._metric.read([whole(rows.column(name)) for name in condition.columns])
+        columns = [whole(rows.column(name)) for name in condition.columns]
+        self._rows = self._metric.read(columns)
         known = np.flatnonzero(self._rows.is_known)
-        known = (
-            known if (np.diff(owners[known]) >= 0).all() else known[np.argsort(owners[known], kind="stable")]
-        )
+        if (np.diff(owners[known]) < 0).any():
+            known = known[np.argsort(owners[known], kind="stable")]
+        known = self._without_late_equals(known, owners, codes_of_equals(columns, self._rows))
         is_other = self._rows.is_nan[known] | self._rows.is_odd[known]
         self._order, self._others = known[~is_other], known[is_other]
-        if len(nan := self._others[self._rows.is_nan[self._others]]):  # all are equally near
-            late = nan[~self._are_first(owners[nan], nan, condition.most)]
-            self._others = self._others[~np.isin(self._others, late)]
         self._owners, self._owners_of_others = owners[self._order], owners[self._others]
         self._indexes: dict[int, RowIndex] = {}
 
@@ -101,6 +100,19 @@ class NearestRows:
             left = most - np.bincount(at[is_nearer], minlength=int(at.max()) + 1)
             is_near[ties[~self._are_first(at[ties], of[ties], left[at[ties]])]] = False
         return np.flatnonzero(is_near)
+
+    # Equal rows are equally far from everything: more of them than are wanted would only be compared.
+    def _without_late_equals(self, known: Integers, owners: Integers, codes: Integers) -> Integers:
+        """``known`` without rows before which, in the order of ties, as many equal ones of their key come."""
+        codes = np.where(self._rows.is_nan, -1, codes)[known]
+        order = np.lexsort((codes, owners[known]))
+        is_new = (np.diff(codes[order]) != 0) | (np.diff(owners[known[order]]) != 0)
+        groups = np.empty(len(known), np.int64)
+        groups[order] = np.cumsum(np.append(0, is_new))[: len(known)]
+        many = np.flatnonzero(np.bincount(groups)[groups] > self._condition.most)
+        if not len(many):
+            return known
+        return np.delete(known, many[~self._are_first(groups[many], known[many], self._condition.most)])
 
     def _are_first(self, owners: Integers, rows: Integers, most: int | Integers) -> NumberArray:
         """Whether each of ``rows`` is among the first ``most`` of its owner, in the order of ties."""

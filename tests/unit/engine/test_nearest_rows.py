@@ -183,14 +183,15 @@ def check(
         assert not is_exact or sorted(found) == sorted(due)
 
 
-INEXACT = {pa.decimal128(12, 2), pa.float64(), pa.float32()}  # the latter as there are NaN and infinity
+# As there are NaN, infinity, and numbers whose difference has no 64 bits.
+INEXACT = {pa.decimal128(12, 2), pa.float64(), pa.float32(), pa.int64()}
 VECTOR, POINT = pa.list_(pa.float32()), pa.struct([("x", pa.float64()), ("y", pa.float64())])
 FLOATS = st.sampled_from([0.0, -0.0, 1.0, -2.0, 0.5, 3.25, math.nan, math.inf, -math.inf, None, 1e30, 1e-30])
 SMALL = st.sampled_from([0.0, 1.0, 2.0, -1.0, 0.1])
 DEGREES = st.sampled_from([0.0, 45.0, -45.0, 45.00001, 89.9, -179.99, 179.99, math.nan, None])
 KINDS: dict[str, list[tuple[pa.DataType, st.SearchStrategy[Any]]]] = {
     "difference": [
-        (pa.int64(), st.integers(-(2**62), 2**62) | st.integers(-3, 3)),
+        (pa.int64(), st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3)),
         (pa.int32(), st.integers(-3, 3)),
         (pa.float64(), FLOATS.filter(lambda each: each is not None) | st.floats(allow_nan=True)),
         (pa.float32(), st.sampled_from([0.0, -0.0, 1.5, math.nan, math.inf, -math.inf])),
@@ -226,7 +227,6 @@ def test_spark_keeps_the_same_of_an_answer_as_of_all_rows(
     most = data.draw(st.integers(1, 4))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nearest_rows, "MANY_ROWS", many)
-        patch.setattr(distances, "MANY_POINTS", many)
         check(metric, kind, most, rows, asked)
 
 
@@ -245,7 +245,7 @@ def test_the_bound_of_each_block_holds_for_the_next_one(monkeypatch: pytest.Monk
     monkeypatch.setattr(distances, "FIRST_ROWS", 4)
     monkeypatch.setattr(distances, "MOST_ROWS", 16)
     monkeypatch.setattr(distances, "VALUES_AT_ONCE", 3)
-    for most in (1, 5, 30):
+    for most in (1, 5, 30, 190):
         monkeypatch.setattr(distances, "BLOCK_BYTES", 64 * 40)  # more candidates are searched for in parts
         vectors = RANDOM.normal(size=(200, 3)).astype(np.float32)
         rows = [(0, list(map(float, vector))) for vector in vectors]
@@ -255,7 +255,7 @@ def test_the_bound_of_each_block_holds_for_the_next_one(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "great-circle"])
-def test_many_points_are_found_in_strips(metric: str) -> None:
+def test_many_points_are_found_by_products(metric: str) -> None:
     """Also where thousands are at one place, and on the other side of the globe."""
     spread = [
         *RANDOM.uniform([-90, -180], [90, 180], size=(5000, 2)),
@@ -268,6 +268,70 @@ def test_many_points_are_found_in_strips(metric: str) -> None:
     ]
     for most in (1, 6):
         check(metric, POINT, most, rows, asked)
+
+
+@pytest.mark.parametrize(("bits", "kind"), [(8, pa.int8()), (64, pa.int64())])
+def test_a_difference_that_begins_again_at_zero_answers_as_well(bits: int, kind: pa.DataType) -> None:
+    """Spark computes so without ANSI: the farthest number may be the nearest."""
+    numbers = [*range(-128, 128, 5), 127] if bits == 8 else [*range(-(2**63), 2**63, 2**61 + 7), 2**63 - 1]
+    rows = [(0, number) for number in numbers]
+
+    def score(value: int, row: int) -> int:
+        top: int = 2 ** (bits - 1)
+        apart = (value - row + top) % (2 * top) - top
+        return (abs(apart) + top) % (2 * top) - top
+
+    for value, found in zip(
+        numbers, answered("difference", kind, 3, rows, [(0, number) for number in numbers]), strict=True
+    ):
+        due = sorted((score(value, number), at) for at, number in enumerate(numbers))[:3]
+        assert {at for _, at in due} <= set(found), value
+
+
+def test_distances_that_are_no_normal_floats_are_equal_where_sparks_are() -> None:
+    tiny = 2.0**-149
+    rows = [(0, [1.0, tiny, tiny]), (0, [1.0, tiny, 0.0]), (0, [1.0, 3 * tiny, 0.0])]
+    check("l2", VECTOR, 1, rows, [(0, [1.0, 0.0, 0.0])])
+
+
+@pytest.mark.work(4)  # a hundred thousand vectors
+@pytest.mark.parametrize("metric", ["l2", "cosine", "inner-product"])
+def test_of_many_equal_vectors_only_the_wanted_ones_are_compared(
+    metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, most, asked, compared = 100_000, 10, 200, list[int]()
+    bounds = distances.Vectors.bounds
+
+    def counted(self: Any, values: Any, rows: Any, pairs: Any) -> Any:
+        compared.append(len(pairs[0]))
+        return bounds(self, values, rows, pairs)
+
+    monkeypatch.setattr(distances.Vectors, "bounds", counted)
+    items = pa.array(np.tile(np.array([1, 2, 3], np.float32), count))
+    vectors = pa.ListArray.from_arrays(np.arange(0, 3 * count + 1, 3, dtype=np.int32), items)
+    ids = RANDOM.permutation(count)
+    condition = NearestCondition(("v",), metric, most, ties=("id",))
+    table = pa.table({"v": vectors, "id": ids})
+    searched = NearestRows(table, np.zeros(count, np.int64), condition, "t")
+    found = searched.answering(np.zeros(asked, np.int64), pa.array([[1.0, 2.0, 3.5]] * asked, VECTOR))
+    assert sum(compared) == asked * most
+    ids_found = ids[found.rows.to_numpy()].reshape(asked, most)
+    assert (np.sort(ids_found, axis=1) == np.arange(most)).all()
+
+
+@pytest.mark.parametrize("metric", ["difference", "euclidean", "levenshtein", "trigram"])
+def test_of_many_equal_rows_the_first_by_key_answer(metric: str) -> None:
+    """Those of each key, also where others are NaN."""
+    kind, _ = KINDS[metric][0]
+    kinds: dict[str, list[Any]] = {
+        "difference": [1, 1, 5],
+        "euclidean": [(0.0, -0.0), (0.0, 0.0), (math.nan, 1.0), (2.0, math.nan)],
+    }
+    values = kinds.get(metric, ["ab", "ab", "b c"])
+    rows = [(key, value) for _ in range(40) for key in (1, 0, 2) for value in values]
+    found = answered(metric, kind, 2, rows, [(key, values[0]) for key in range(3)])
+    assert all(len(each) <= 2 * len(set(map(str, values))) for each in found)
+    check(metric, kind, 2, rows, [(key, value) for key in range(4) for value in values])
 
 
 @pytest.mark.parametrize(("metric", "longest"), [("levenshtein", 300), ("trigram", 40)])
