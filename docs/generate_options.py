@@ -44,7 +44,7 @@ gave each value that is not the default: `capacity 20 requests in flight per tas
 """
 
 _OF_READING = ("access", "scan", "on-scan", "scan.max-rows", "scan.partitions")
-_OF_TIME = ("on-event-time", "valid-from", "valid-to", "known-from")
+_OF_TIME = ("on-event-time", "valid-from", "valid-to", "known-from", "known-as-of")
 _OF_LIMITS = ("budget", "max-concurrency", "rate-limit", "max-requests", "on-open")
 _OF_RETRIES = (
     "retry-predicate",

@@ -385,7 +385,7 @@ class LookupSpec:
         name: its name, which includes that of its function.
         packed: whether the keys come as one struct, not as one argument each.
         kind: the join: ``INNER``, ``LEFT``, ``LEFT SEMI`` or ``LEFT ANTI``; only counts depend on it.
-        order: the comparison that selects rows of a key; the compared value is the last argument of the UDF.
+        order: the comparison that selects rows of a key; its values are the last arguments of the UDF.
             Without key columns the table is cached whole and searched, unless the source finds the nearest.
         order_asked: whether the source applies ``order``; else the worker does, on all rows of a key.
         null_safe: the key columns for which NULL is a key like others.
@@ -446,14 +446,16 @@ class LookupSpec:
 
     @property
     def argument_schema(self) -> pa.Schema:
-        """Schema of the UDF's arguments: the keys, and the value that rows are compared with."""
+        """Schema of the UDF's arguments: the keys, and the values that rows are compared with."""
         if self.order is None:
             return pa.schema(self._key_fields)
         if isinstance(self.order, NearestCondition):
-            compared = self.order.value_field(self.table.schema)
-        else:
-            compared = self.table.schema.field(self.order.column).with_name(f"{self.order.column} AS OF")
-        return pa.schema([*self._key_fields, compared])
+            return pa.schema([*self._key_fields, self.order.value_field(self.table.schema)])
+        since, known = self.order.column, self.order.known_from
+        moments = [self.table.schema.field(since).with_name(f"{since} AS OF")]
+        if self.order.known_apart:
+            moments.append(moments[0].with_name(f"{known} KNOWN AS OF"))
+        return pa.schema([*self._key_fields, *moments])
 
     @property
     def chosen_order(self) -> OrderCondition | NearestCondition | None:

@@ -153,6 +153,7 @@ class LookupSession:
         *,
         condition: str | None = None,
         as_of: str | Column | None = None,
+        known_as_of: str | Column | None = None,
         nearest: Nearest | None = None,
         columns: frame_join.ColumnChoice | None = None,
         alias: str | None = None,
@@ -190,6 +191,8 @@ class LookupSession:
                 ``customers.country``; a name that only one side has may stand alone.
             as_of: the moment whose rows are joined: a column, SQL expression or Column of ``df``. The table
                 names with ``lookup.valid-from`` the column that says from when they are valid.
+            known_as_of: the moment by which these rows must be known, if it is another one. The table names
+                with ``lookup.known-from`` the column that says from when they are known.
             nearest: of the rows found only the nearest ones are joined: see ``Nearest``. Without ``on`` they
                 are the nearest of all rows.
             columns: which columns of the table come, or a dictionary of them with new names; all by default.
@@ -231,6 +234,7 @@ class LookupSession:
             options=options,
             retry=frame_join.checked_retry("lookup_join", retry),
             as_of=as_of,
+            known_as_of=known_as_of,
             nearest=nearest,
         )
         return self.join_frame(df, connector, request)

@@ -281,15 +281,16 @@ class _Index:
         return pa.array(chain.from_iterable(found), pa.int64())
 
     def answering(self, keys: pa.Table, order: OrderCondition, rows: pa.Table) -> tuple[pa.Array, pa.Array]:
-        """The positions of ``keys``, whose last column is the values, and of ``rows`` that answer them."""
+        """The positions of ``keys``, whose last columns are the values, and of ``rows`` that answer them."""
         if order not in self._ordered:
             self._ordered[order] = _RowsInOrder(order, rows)
         ordered = self._ordered[order]
-        by, values = keys.select(keys.column_names[:-1]), _hashable_column(keys.columns[-1])
+        by = keys.select(keys.column_names[: -order.values])
+        moments = [_hashable_column(column) for column in keys.columns[-order.values :]]
         found = [
             (at, row)
-            for at, (key, value) in enumerate(zip(_hashable_keys(by), values, strict=True))
-            for row in ordered.answering(key, self._positions.get(key, ()), value)
+            for at, (key, *values) in enumerate(zip(_hashable_keys(by), *moments, strict=True))
+            for row in ordered.answering(key, self._positions.get(key, ()), values)
         ]
         owners, positions = zip(*found, strict=True) if found else ((), ())
         return pa.array(owners, pa.int64()), pa.array(positions, pa.int64())
@@ -306,8 +307,9 @@ class _RowsInOrder:
         self._ends = [math.inf if end is None and order.is_open else end for end in ends]
         self._keys: dict[Any, tuple[list[int], list[Any], list[Any]]] = {}
 
-    def answering(self, key: Any, positions: Sequence[int], value: Any) -> Sequence[int]:
-        """Those of ``positions``, where the rows of ``key`` are, that answer ``value``."""
+    def answering(self, key: Any, positions: Sequence[int], values: Sequence[Any]) -> Sequence[int]:
+        """Those of ``positions``, where the rows of ``key`` are, that answer ``values``."""
+        value, known_by = values[0], values[-1]
         if key not in self._keys:
             self._keys[key] = self._sort_positions(positions)
         rows, starts, latest = self._keys[key]
@@ -315,7 +317,7 @@ class _RowsInOrder:
         at = side(starts, value)
         if self._order.operator in ("<", "<="):
             return rows[at : at + 1]
-        while self._learned and at and self._learned[rows[at - 1]] > value:
+        while self._learned and at and self._learned[rows[at - 1]] > known_by:
             at -= 1
         if not self._ends:
             return rows[at - 1 : at] if at else ()

@@ -121,7 +121,8 @@ class StoreCache(Cache):
         # What is learned later is known from later on: it changes no answer for an earlier moment, and nor
         # does the end of a row, as a row that is corrected is another row.
         since, until = (order.column, order.until) if order.known_from is None else (order.known_from, None)
-        return Past(since, until, keys.codes, keys.values, keys.table.num_rows, offset)
+        moments = keys.values.flatten()[-1] if order.known_apart else keys.values
+        return Past(since, until, keys.codes, moments, keys.table.num_rows, offset)
 
     def refresh(self, keys: pa.Table) -> None:
         if self._refresh is not None:

@@ -18,7 +18,7 @@ from lookup_hints.nearest import Nearest
 from lookup_hints.retry import RetryPolicy, RetryStrategy
 from lookup_hints.spi import Connector
 from lookup_hints.spi.changed_column_and_versions import versions_of
-from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
+from lookup_hints.spi.lookup_options import KNOWN_AS_OF, LOOKUP_OPTIONS
 from lookup_hints.spi.option_values import bad_value
 from lookup_hints.sql.lexer import quoted
 
@@ -63,6 +63,7 @@ class JoinRequest:
         options: typed values, by the keys of hints.
         retry: the retry policy, if given.
         as_of: the moment whose rows are joined, a text or a Column; None: all rows of a key.
+        known_as_of: the same of the moment by which they must be known; None: ``as_of``.
         nearest: which of the rows found are joined; None: all.
     """
 
@@ -75,6 +76,7 @@ class JoinRequest:
     options: Mapping[str, Any]
     retry: RetryPolicy | None
     as_of: Any = None
+    known_as_of: Any = None
     nearest: Nearest | None = None
 
 
@@ -108,8 +110,10 @@ def frame_join(df: DataFrame, connector: Connector, request: JoinRequest, case_s
             Problem(f"The table cannot be called {request.alias!r}: that is the frame.", tip="Give an alias.")
         )
     left = _Left(df, case_sensitive)
-    text = _write_statement(left, connector, request)
-    hint = LookupHint(request.alias, Span(text, 0, len("SELECT")), 0, request.options, retry=request.retry)
+    text, options = _write_statement(left, connector, request), request.options
+    if request.known_as_of is not None:
+        options = {**options, KNOWN_AS_OF: left.key(request.known_as_of)}
+    hint = LookupHint(request.alias, Span(text, 0, len("SELECT")), 0, options, retry=request.retry)
     return FrameJoin(text, left.frame, tuple(left.private), hint)
 
 
@@ -350,8 +354,9 @@ def read_options(caller: str, given: Mapping[str, Any]) -> dict[str, Any]:
     problems: list[Problem] = []
     for option in LOOKUP_OPTIONS:
         value = given.get(option.argument)
-        # `table` is an argument, too, and not the option of a hint that names the alias.
-        if value is None or option.required:
+        # `table` is an argument, too, and not the option of a hint that names the alias; what says which rows
+        # were known may be a Column.
+        if value is None or option.required or option.key == KNOWN_AS_OF:
             continue
         if option.argument == "ordered":
             text = "ordered" if value else "allow_unordered"

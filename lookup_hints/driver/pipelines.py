@@ -41,8 +41,8 @@ def join_in_pipeline(
     """
     from pyspark.sql import functions
 
-    refused = {"condition": request.condition, "as_of": request.as_of, "nearest": request.nearest}
-    given = next((name for name, value in refused.items() if value is not None), None)
+    refused = ("condition", "as_of", "known_as_of", "nearest")
+    given = next((name for name in refused if getattr(request, name) is not None), None)
     if given is not None:
         raise QueryError(
             Problem(

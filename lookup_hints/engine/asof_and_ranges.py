@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,15 @@ class Answering:
         return cls(pa.array(rows), pa.array(np.cumsum(counts, dtype=np.int64)))
 
 
+def compared_values(columns: Sequence[pa.ChunkedArray]) -> pa.Array:
+    """The values of ``answering``, as they come behind keys; NULL where one of two is NULL."""
+    values, *others = map(whole, columns)
+    for known_by in others:
+        is_null = pc.or_(values.is_null(), known_by.is_null())
+        values = pa.StructArray.from_arrays([values, known_by], ["value", "known_by"], mask=is_null)
+    return values
+
+
 # The worker chooses the nearest row itself unless the connector can: sources differ in how they order text,
 # NaN and NULL. (docs/decisions/0191)
 def answering(found: Placed, codes: pa.Array, values: pa.Array, condition: OrderCondition) -> Answering:
@@ -49,28 +59,31 @@ def answering(found: Placed, codes: pa.Array, values: pa.Array, condition: Order
     Args:
         found: rows of keys, with the columns of ``condition``.
         codes: for each value the position of its key, or NULL.
-        values: of the type of the column that they are compared with.
+        values: of the type of the column that they are compared with; structs of two such values where the
+            condition is ``known_apart``.
         condition: which rows answer.
     """
-    count, column = len(values), whole(found.rows.column(condition.column))
+    column = whole(found.rows.column(condition.column))
     until, learned = (
         None if name is None else whole(found.rows.column(name))
         for name in (condition.until, condition.known_from)
     )
-    ranks, null = _rank_values([column, values, *(each for each in (until, learned) if each is not None)])
-    starts, asked = ranks[: len(column)], ranks[len(column) : len(column) + count]
+    moments = values.flatten() if condition.known_apart else [values]
+    compared = [column, *moments, *(each for each in (until, learned) if each is not None)]
+    ranks, null = _rank_values(compared)
+    starts, asked, *_ = parts = np.split(ranks, np.cumsum([len(each) for each in compared])[:-1])
     keys = pc.fill_null(codes, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     owners = found.positions.to_numpy(zero_copy_only=False).astype(np.int64)
     asked = np.where(keys < 0, null, asked)
     if learned is not None:
-        since = ranks[len(ranks) - len(column) :]
+        since, known_by = parts[-1], parts[len(moments)]
         known = np.flatnonzero((starts != null) & (since != null))
         ordered = known[np.lexsort((since[known], starts[known], owners[known]))]
         index = _OrderedRows(owners[ordered], starts[ordered], ordered, null + 1)
-        at = index.last_known(keys, asked, since[ordered])
+        at = index.last_known(keys, asked, known_by, since[ordered])
         is_found = (at >= 0) & (asked != null)
         if until is not None:
-            is_found &= index.is_before(asked, ranks[len(column) + count :][ordered], at, null)
+            is_found &= index.is_before(asked, parts[-2][ordered], at, null)
         return Answering.of(ordered[at[is_found]], is_found.astype(np.int64))
     known = np.flatnonzero(starts != null)
     ordered = known[np.lexsort((starts[known], owners[known]))]
@@ -79,7 +92,7 @@ def answering(found: Placed, codes: pa.Array, values: pa.Array, condition: Order
         at = index.nearest(keys, asked, condition.operator)
         at = np.where(asked == null, -1, at)
         return Answering.of(ordered[at[at >= 0]], (at >= 0).astype(np.int64))
-    ends = ranks[len(column) + count :]
+    ends = parts[-1]
     # A range without an end holds whatever comes after its start; no rank is larger than that of NULL.
     return index.holding(keys, asked, ends[ordered], null)
 
@@ -134,10 +147,11 @@ class _OrderedRows:
 
     # Each value passes over the rows that were learned after it, by powers of two: a key with thousands of
     # corrections takes a dozen steps.
-    def last_known(self, keys: Integers, asked: Integers, learned: Integers) -> Integers:
-        """For each key and rank the place of the last row that begins and is learned by then, or -1.
+    def last_known(self, keys: Integers, asked: Integers, known_by: Integers, learned: Integers) -> Integers:
+        """For each key and rank the place of the last row that begins by then, or -1.
 
         Args:
+            known_by: for each rank that by which the row is learned.
             learned: for each row the rank from which it is known.
         """
         at = self.nearest(keys, asked, ">=")
@@ -151,7 +165,7 @@ class _OrderedRows:
             before = np.concatenate([least[-1][:width], least[-1][:-width]])
             least.append(np.minimum(least[-1], before))
         for step in reversed(range(len(least))):
-            passes = (at >= 0) & (least[step][at] > asked)
+            passes = (at >= 0) & (least[step][at] > known_by)
             at = np.where(passes, np.maximum(at - 2**step, -1), at)
         return self._of_key(at, keys)
 

@@ -113,7 +113,8 @@ def _order_text(plan: LookupPlan, order: JoinOrder, is_asked: bool) -> str:
     by_whom = "chosen by the source" if is_asked else "chosen by the worker"
     if condition.known_from is not None:
         ended = "" if condition.until is None else f", unless {condition.until} <= {value}"
-        known = f"of those with {value} >= {condition.known_from}"
+        known_by = value if order.known_by is None else plan.text_of(order.known_by)
+        known = f"of those with {known_by} >= {condition.known_from}"
         return f"the last one with {value} >= {condition.column}{ended}, {known}, {by_whom}"
     if condition.until is not None:
         return f"those with {condition.column} <= {value} and {condition.until} > {value} or NULL, {by_whom}"

@@ -32,6 +32,7 @@ class JoinOrder:
         condition: the compared column, and the operator or the metric.
         value: the value compared with it, computed from the left row.
         at: its place in the text.
+        known_by: the moment by which rows are known, where it is another one than ``value``.
         is_sparks: whether Spark can run it over the whole table instead, as an ASOF JOIN, a range or NEAREST.
         parts: the comparisons that it fulfils; they are not checked again, and stay in the text if ``kept``.
         by_source: whether the source is asked by the value alone, where there is no key.
@@ -43,6 +44,12 @@ class JoinOrder:
     is_sparks: bool = False
     parts: tuple[KeyEquality, ...] = ()
     by_source: bool = False
+    known_by: Fragment | None = None
+
+    @property
+    def values(self) -> tuple[Fragment, ...]:
+        """What the left row is compared by, in the order of the function's arguments."""
+        return (self.value,) if self.known_by is None else (self.value, self.known_by)
 
 
 @dataclass(frozen=True)
@@ -129,14 +136,14 @@ class FoundJoin:
 
     def question(self, statement: Statement) -> KeyQuestion:
         """The question to Spark about the types of its keys."""
-        value: Fragment | None = None if self.order is None else self.order.value
+        values: tuple[Fragment, ...] = () if self.order is None else self.order.values
         if (
             self.order is None
             and self.use.time is not None
             and not statement.calls_the_present(self.use.time)
         ):
-            value = self.use.time
-        return KeyQuestion(self.use, self.home, self.conditions.keys, self.left_side(statement), value)
+            values = (self.use.time,)
+        return KeyQuestion(self.use, self.home, self.conditions.keys, self.left_side(statement), values)
 
     @property
     def left_table(self) -> Relation | None:
@@ -206,7 +213,7 @@ class LookupJoin(FoundJoin):
         access: why it looks up by key, and the cost of reading instead.
         chosen: its settings, and where each comes from.
         casts: for each key the cast to the column's type.
-        order_cast: the cast of the value compared by order.
+        order_casts: for each value compared by order the cast to the column's type.
         columns: the lookup table's columns that it returns, in the table's order.
         repeated: whether Spark would run it more than once if its function were deterministic.
         shuffled: whether the left rows are partitioned by key first.
@@ -216,7 +223,7 @@ class LookupJoin(FoundJoin):
     access: AccessDecision
     chosen: Choice
     casts: tuple[KeyCast, ...]
-    order_cast: KeyCast
+    order_casts: tuple[KeyCast, ...]
     columns: tuple[str, ...]
     repeated: bool
     shuffled: bool

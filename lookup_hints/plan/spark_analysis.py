@@ -50,14 +50,14 @@ class KeyQuestion:
         home: the block whose rows are joined.
         keys: the keys.
         left: the relations that they are computed from.
-        value: the value compared with the ordered column, or the time of ``FOR SYSTEM_TIME AS OF``, if any.
+        values: those compared by order, or the time of ``FOR SYSTEM_TIME AS OF``, if any.
     """
 
     use: LookupUse
     home: Block
     keys: Sequence[KeyEquality]
     left: LeftSide
-    value: Fragment | None = None
+    values: tuple[Fragment, ...] = ()
 
 
 class KeyTypeError(Exception):
@@ -218,7 +218,7 @@ class Analysis:
     def key_types(self, questions: Sequence[KeyQuestion]) -> list[list[str]]:
         """The types of the left sides of keys for each of ``questions``, in one query.
 
-        The type of ``value`` comes last. A time without effect is analysed too, so that wrong names show.
+        The types of ``values`` come last. A time without effect is analysed too, so that wrong names show.
 
         Raises:
             KeyTypeError: Spark cannot analyse a key alone; names the first such question.
@@ -311,8 +311,7 @@ class Analysis:
         return self.statement.tokens.place(relation)
 
     def _wanted_fragments(self, question: KeyQuestion) -> list[Fragment]:
-        wanted: list[Fragment] = [key.left for key in question.keys]
-        return wanted if question.value is None else [*wanted, question.value]
+        return [*(key.left for key in question.keys), *question.values]
 
     # --- texts -------------------------------------------------------------------------------------
 

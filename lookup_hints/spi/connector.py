@@ -455,7 +455,8 @@ class OrderedLookup(ABC):
     """
 
     picks_known_rows: ClassVar[bool] = False
-    """Whether it understands ``OrderCondition.known_from`` (without ``until``); else it never gets one."""
+    """Whether it understands ``OrderCondition.known_from`` (without ``until``), and ``known_apart``; else it
+    never gets one."""
 
     @abstractmethod
     def can_order(self, order: OrderCondition) -> bool:

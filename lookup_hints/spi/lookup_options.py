@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lookup_hints.spi.option_values import (
     AMOUNT,
     BOOLEAN,
+    COLUMN,
     DURATION,
     FOLDER,
     LABEL,
@@ -29,6 +30,7 @@ from lookup_hints.spi.option_values import (
 if TYPE_CHECKING:
     from lookup_hints.spi.request_and_answer import LookupTable
 
+KNOWN_AS_OF = "known-as-of"
 LOOKUP, SCAN, AUTO = "lookup", "scan", "auto"
 """The values of the option ``access``."""
 
@@ -111,6 +113,13 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         TEXT,
         "Column with the moment from which a row is known: FOR SYSTEM_TIME AS OF then chooses among the rows"
         " known by the given moment. Of several with one beginning, the one learned last counts.",
+    ),
+    Option(
+        KNOWN_AS_OF,
+        COLUMN,
+        "Column of the left side with the moment by which rows must be known. Without it, that of FOR"
+        " SYSTEM_TIME AS OF counts.",
+        places=frozenset({Place.HINT}),
     ),
     _lookup_option(
         "scan.max-rows",

@@ -200,6 +200,13 @@ def _parse_text(text: str) -> str:
     return text
 
 
+def _parse_column(text: str) -> str:
+    part = r"(?:\w+|`(?:[^`]|``)+`)"
+    if not re.fullmatch(rf"{part}(?:\.{part})*", text.strip()):
+        raise ValueError("write the name of a column, as in 'o.ordered'")
+    return text.strip()
+
+
 def _parse_label(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._-]+", text):
         raise ValueError("write letters, digits, '-', '_' and '.'")
@@ -253,6 +260,8 @@ TRIGGER = OptionType(
 TIME_OF_DAY = OptionType("ISO time", _time_of_day)
 TEXT = OptionType("text", _parse_text)
 LABEL = OptionType("name", _parse_label)
+COLUMN = OptionType("column", _parse_column)
+"""A column of the statement, maybe behind the name of its relation."""
 FILE = OptionType("file", _parse_text)
 """The path of a file on the machine that connects; `lookup.security.allowed-references` counts for it."""
 FOLDER = OptionType("folder", _parse_folder)

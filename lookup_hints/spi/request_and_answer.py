@@ -309,6 +309,7 @@ class OrderCondition:
         known_from: a column of the same type. Only rows where it is at or before the value take part, and of
             equally near ones that with the greatest answers; ``operator`` is ``>=``. With ``until``, the row
             that is nearest answers, unless it has ended.
+        known_apart: whether ``known_from`` is compared with a second value, which comes behind the first.
     """
 
     column: str
@@ -317,6 +318,7 @@ class OrderCondition:
     until_operator: str = "<"
     is_open: bool = True
     known_from: str | None = None
+    known_apart: bool = False
 
     def __post_init__(self) -> None:
         operators = {">=", ">", "<=", "<"} if self.until is None else {">=", ">"}
@@ -324,6 +326,11 @@ class OrderCondition:
             operators = {">="}
         if self.operator not in operators or self.until_operator not in ("<", "<="):
             raise ValueError(f"rows cannot be found by {self.operator!r} {self.until or ''}".rstrip())
+
+    @property
+    def values(self) -> int:
+        """How many values a row is compared with."""
+        return 2 if self.known_apart else 1
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -404,7 +411,8 @@ class LookupRequest:
         timeout: seconds left for this request, or None.
         attempt: the number of the attempt, from 1; the highest if keys of several attempts go together.
         order: which rows of a key to return; the last column of ``keys`` then has the values to compare its
-            column with. Only an ``OrderedLookup`` gets such requests.
+            column with, and where it is ``known_apart``, the last two. Only an ``OrderedLookup`` gets such
+            requests.
         nulls: columns that must be NULL in the rows returned, beside the keys, which may then have no column.
             Only a ``NullSafeLookup`` gets such requests.
         nearest: as ``order``, the rows nearest to a value; only a ``NearestLookup`` gets such requests.
@@ -425,9 +433,10 @@ class LookupRequest:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Names of the columns asked by; that of the values of ``order`` or ``nearest`` is none of them."""
+        """Names of the columns asked by; those of the values of ``order`` or ``nearest`` are none of them."""
         names = tuple(self.keys.column_names)
-        return names if self.order is None and self.nearest is None else names[:-1]
+        values = self.order.values if self.order is not None else int(self.nearest is not None)
+        return names[: len(names) - values]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from lookup_hints.engine.arrow import Placed, whole
-from lookup_hints.engine.asof_and_ranges import answering
+from lookup_hints.engine.asof_and_ranges import answering, compared_values
 from lookup_hints.spi import (
     AsyncRowLookup,
     Connector,
@@ -42,7 +42,10 @@ def conditions_of(connector: Connector, columns: pa.Schema) -> list[OrderConditi
     ]
     if isinstance(connector, OrderedLookup) and connector.picks_known_rows:
         found += [
-            OrderCondition(each.column, known_from=each.until) for each in found if each.until is not None
+            OrderCondition(each.column, known_from=each.until, known_apart=is_apart)
+            for each in found
+            if each.until is not None
+            for is_apart in (False, True)
         ]
     return [each for each in found if isinstance(connector, OrderedLookup) and connector.can_order(each)]
 
@@ -76,12 +79,15 @@ def _check_rows(found: Placed, due: list[list[Counter[str]]], request: LookupReq
 
 
 def _with_each_value(request: LookupRequest, rows: Placed, condition: OrderCondition) -> LookupRequest:
-    """``request``, with each of its keys beside each of the values."""
+    """``request``, with each of its keys beside each of the values, or each pair of them."""
     known = [with_neighbours(whole(rows.rows.column(name))) for name in condition.columns]
     values = pa.concat_arrays(known).unique()
-    count = request.keys.num_rows
-    keys = request.keys.take(pa.array(np.repeat(np.arange(count), len(values))))
-    keys = keys.append_column(f"{condition.column} AS OF", pa.chunked_array([values] * count, values.type))
+    counts = (request.keys.num_rows, *[len(values)] * condition.values)
+    own, *places = (each.ravel() for each in np.indices(counts))
+    keys = request.keys.take(pa.array(own))
+    names = f"{condition.column} AS OF", f"{condition.known_from} KNOWN AS OF"
+    for name, at in zip(names, places, strict=False):
+        keys = keys.append_column(name, values.take(pa.array(at)))
     return LookupRequest(keys, request.schema, request.timeout, order=condition)
 
 
@@ -103,7 +109,8 @@ def _right_answers(
 ) -> list[list[Counter[str]]]:
     """For each key of ``request`` the answers that are right: several where some rows are equally near."""
     owners = _key_numbers(request)
-    chosen = answering(rows, pa.array(owners, pa.int64()), whole(request.keys.columns[-1]), condition)
+    values = compared_values(request.keys.columns[-condition.values :])
+    chosen = answering(rows, pa.array(owners, pa.int64()), values, condition)
     shown = row_texts(rows.rows)
     orders = [each for each in (condition.column, condition.known_from) if each is not None]
     columns = [rows.rows.column(name).to_pylist() for name in orders]

@@ -40,6 +40,7 @@ from lookup_hints.engine.arrow import (
     without_keys,
     without_null_parts,
 )
+from lookup_hints.engine.asof_and_ranges import compared_values
 from lookup_hints.engine.async_runner import AsyncRunner, run_async
 from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.permits import UNLIMITED, RequestLimiter, limiter_of
@@ -304,8 +305,8 @@ class _Task:
         keys_of = distinct_keys if self._spec.by_row else ordered_keys
         if self._spec.chosen_order is None:
             return self._memory.keys_of(rows) or keys_of(rows)
-        rows, values = rows.select(self._spec.key_columns), whole(rows.column(rows.num_columns - 1))
-        rows = without_keys(rows, values.is_null())
+        values = compared_values(rows.columns[len(self._spec.key_columns) :])
+        rows = without_keys(rows.select(self._spec.key_columns), values.is_null())
         return replace(self._memory.keys_of(rows) or keys_of(rows), values=values)
 
     def _read_batches(self) -> Iterator[Sequence[pa.Array]]:

@@ -84,21 +84,47 @@ CORRECTED = "d6"
 _KNOWN_OPTIONS = {"lookup.valid-from": "since", "lookup.known-from": "known"}
 _KNOWN_THEN = (
     "LATERAL (SELECT b.k, b.since, b.known, b.v FROM (SELECT max_by(struct(d.*), struct(d.since, d.known)) AS b"
-    " FROM d6 d WHERE d.k = {key} AND d.since <= {at} AND d.known <= {at}) WHERE b IS NOT NULL) {alias}"
+    " FROM d6 d WHERE d.k = {key} AND d.since <= {at} AND d.known <= {by}) WHERE b IS NOT NULL) {alias}"
 )
 _KNOWN = re.compile(
     re.escape(_KNOWN_THEN)
     .replace(r"\{key\}", r"(\S+)", 1)
     .replace(r"\{at\}", r"(\S+)", 1)
-    .replace(r"\{at\}", r"\S+", 1)
+    .replace(r"\{by\}", r"([^\s)]+)", 1)
     .replace(r"\{alias\}", r"(r\d+)", 1)
 )
 _NEAREST = re.compile(r"ASOF (JOIN d4) (AS r\d+) MATCH_CONDITION \((\S+) >= r\d+\.since\)")
 
 
 def as_it_was_known(text: str) -> str:
-    """``text`` with FOR SYSTEM_TIME AS OF in place of each subquery for the row of ``CORRECTED``."""
-    return _KNOWN.sub(r"d6 FOR SYSTEM_TIME AS OF \2 AS \3 ON \1 = \3.k", text)
+    """``text`` with FOR SYSTEM_TIME AS OF in place of each subquery for the row of ``CORRECTED``.
+
+    Where rows are known by another moment, a hint says so in the SELECT of the block.
+    """
+    edits = []
+    for found in _KNOWN.finditer(text):
+        key, at, by, alias = found.groups()
+        edits.append((*found.span(), f"d6 FOR SYSTEM_TIME AS OF {at} AS {alias} ON {key} = {alias}.k"))
+        if by != at:
+            behind = _select_of(text, found.start()) + len("SELECT ")
+            edits.append((behind, behind, f"/*+ LOOKUP('table'='{alias}', 'known-as-of'='{by}') */ "))
+    for start, end, written in sorted(edits, reverse=True):
+        text = text[:start] + written + text[end:]
+    return text
+
+
+def _select_of(text: str, at: int) -> int:
+    """Where the SELECT of the block is whose FROM holds the place ``at``."""
+    depth = 0
+    for place in range(at, -1, -1):
+        if not depth and text.startswith("SELECT ", place):
+            return place
+        depth = max(0, depth + {")": 1, "(": -1}.get(text[place], 0))
+    raise AssertionError(f"no SELECT before {at} in {text}")
+
+
+def _is_known_apart(text: str) -> bool:
+    return any(found[2] != found[3] for found in _KNOWN.finditer(text))
 
 
 def as_it_was(text: str) -> str:
@@ -213,7 +239,7 @@ class Trees:
         where = self._where(source, depth)
         body = f"FROM {source.text}{where}"
         visible = self._unambiguous(source.columns)
-        if self._chance(0.12):
+        if not _is_known_apart(source.text) and self._chance(0.12):  # a pipe has no place for a hint
             return self._piped(source, where, depth)
         kind = self._random.randrange(10)
         if kind < 4:
@@ -439,10 +465,12 @@ class Trees:
             source.text = f"({source.text})"
 
     def _known_then(self, source: From) -> None:
-        """The last row of a key that had begun, among those known at the same moment."""
+        """The last row of a key that had begun, among those known at the same moment or at another one."""
         numbers = _numbers(_qualified(source.shown))
         alias, columns = self._alias(), ("k", "since", "known", "v")
-        subquery = _KNOWN_THEN.format(key=self._pick(numbers), at=self._pick(numbers), alias=alias)
+        at = self._pick(numbers)
+        by = self._pick(numbers) if self._chance(0.5) else at
+        subquery = _KNOWN_THEN.format(key=self._pick(numbers), at=at, by=by, alias=alias)
         source.text += f" {self._pick(['JOIN', 'LEFT JOIN'])} {subquery}"
         self._show(source, Relation(alias, [Column(alias, name, is_number=True) for name in columns]))
 

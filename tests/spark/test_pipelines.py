@@ -46,6 +46,7 @@ def joined(session: LookupSession, df: DataFrame, on: Any, how: str = "inner", *
         options={},
         retry=None,
         as_of=arguments.get("as_of"),
+        known_as_of=arguments.get("known_as_of"),
     )
     scope = session._statements.scope
     return join_in_pipeline(df, scope.connector_of(scope.table("people")), request, scope)
@@ -103,7 +104,7 @@ def test_a_key_of_another_type_is_an_error_and_no_miss(session: LookupSession, k
 
 
 def test_what_needs_the_columns_is_refused(session: LookupSession) -> None:
-    for name in ("condition", "as_of"):
+    for name in ("condition", "as_of", "known_as_of"):
         with pytest.raises(QueryError, match=f"^{name}= cannot be used while a pipeline is defined"):
             joined(session, session.spark.range(3), "id", **{name: "name = 'Ann'"})
     with pytest.raises(QueryError, match="The table people has no column 'nam'"):

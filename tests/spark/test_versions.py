@@ -72,6 +72,8 @@ TABLES = {
                 "local": pa.array(moments(60), pa.timestamp("us")),
                 "day": pa.array([CHANCE.choice([None, *DAYS]) for _ in range(60)], pa.date32()),
                 "n": pa.array([CHANCE.choice([None, 1, 2, 3, 4]) for _ in range(60)], pa.int32()),
+                "learned": pa.array(moments(60), pa.timestamp("us")),
+                "later": pa.array([CHANCE.choice([None, *DAYS]) for _ in range(60)], pa.date32()),
             }
         )
     ),
@@ -94,13 +96,13 @@ def last(table: str, value: str, kind: str = "LEFT") -> str:
     )
 
 
-def known(table: str, value: str, kind: str = "LEFT", ended: str = "false") -> str:
+def known(table: str, value: str, kind: str = "LEFT", ended: str = "false", by: str = "") -> str:
     """Of the rows of a key that had begun and were known the last one, of its corrections the last one."""
     return (
         f"SELECT no, CASE WHEN {ended} THEN NULL ELSE since END AS since, CASE WHEN {ended} THEN NULL ELSE v END"
         f" AS v FROM (SELECT o.*, t.since, t.until, t.v, row_number() OVER (PARTITION BY o.no ORDER BY t.since"
         f" DESC, t.known DESC) AS rank FROM o {kind} JOIN {table} t ON o.k = t.k AND t.since <= {value} AND"
-        f" t.known <= {value}) WHERE rank = 1"
+        f" t.known <= {by or value}) WHERE rank = 1"
     )
 
 
@@ -110,8 +112,9 @@ def held(table: str, value: str, kind: str = "LEFT") -> str:
     return f"SELECT o.no, t.since, t.v FROM o {kind} JOIN {table} t ON o.k = t.k AND t.since <= {value} AND {ends}"
 
 
-def asked(table: str, value: str, kind: str = "LEFT") -> str:
-    return f"SELECT o.no, t.since, t.v FROM o {kind} JOIN {table} FOR SYSTEM_TIME AS OF {value} AS t ON o.k = t.k"
+def asked(table: str, value: str, kind: str = "LEFT", by: str = "") -> str:
+    hint = f"/*+ LOOKUP('table'='t', 'known-as-of'='{by}') */ " if by else ""
+    return f"SELECT {hint}o.no, t.since, t.v FROM o {kind} JOIN {table} FOR SYSTEM_TIME AS OF {value} AS t ON o.k = t.k"
 
 
 CASES = {
@@ -148,6 +151,14 @@ CASES = {
         f"SELECT no FROM ({known('ledger', 'o.local', 'INNER')})"),
     "known, a condition on the rows": (
         asked("ledger", "o.local", "INNER") + " AND t.v % 2 = 0", known("ledger", "o.local", "INNER") + " AND v % 2 = 0"),
+    "known by another moment": (asked("ledger", "o.local", by="o.learned"), known("ledger", "o.local", by="o.learned")),
+    "known by another moment, which is cast": (asked("ledger", "o.local", by="day"), known("ledger", "o.local", by="day")),
+    "known by another moment, with an end": (
+        asked("closing", "o.day", "INNER", by="`o`.`later`"),
+        known("closing", "o.day", "INNER", "until <= day", "o.later") + " AND NOT coalesce(until <= day, false)"),
+    "all that began, as far as it was known": (
+        asked("ledger", "TIMESTAMP_NTZ '2024-03-10 10:00:00'", by="o.local"),
+        known("ledger", "TIMESTAMP_NTZ '2024-03-10 10:00:00'", by="o.local")),
     "NULL": (asked("steps", "NULL"), held("steps", "CAST(NULL AS BIGINT)")),
     "a condition on the rows": (
         asked("prices", "o.ts", "INNER") + " AND t.v % 2 = 0", last("prices", "o.ts", "INNER") + " AND v % 2 = 0"),
@@ -230,17 +241,21 @@ def test_more_random_tables_are_answered_as_they_were_known(spark: SparkSession,
         folder.mkdir()
         worlds = Worlds(spark, folder, {"o": TABLES["o"], "ledger": ledger}, QUICK)
         session = worlds.world(frozenset({"ledger"})).session
-        found = Answer.of(last_frame(session, asked("ledger", "o.local"), None))
-        found.require(worlds.answer(known("ledger", "o.local")), str(number), ordered=False)
+        for by in ("", "o.learned"):
+            found = Answer.of(last_frame(session, asked("ledger", "o.local", by=by), None))
+            found.require(worlds.answer(known("ledger", "o.local", by=by)), f"{number} {by}", ordered=False)
 
 
 @pytest.mark.parametrize("option", ["'cache'='partial'", "'async'='false'", "'batch-size'='2'"])
 def test_known_rows_are_equal_for_all_kinds_of_lookup(worlds: Worlds, world: World, option: str) -> None:
     for moment in ("o.local", "(o.local - INTERVAL 5 HOURS)"):  # a cached answer serves another moment
-        ours = asked("ledger", moment).replace("SELECT", f"SELECT /*+ LOOKUP('table'='t', {option}) */", 1)
-        Answer.of(last_frame(world.session, ours, None)).require(
-            worlds.answer(known("ledger", moment)), ours, ordered=False
-        )
+        for by in ("", "o.learned"):
+            known_by = f", 'known-as-of'='{by}'" if by else ""
+            hint = f"SELECT /*+ LOOKUP('table'='t', {option}{known_by}) */"
+            ours = asked("ledger", moment).replace("SELECT", hint, 1)
+            Answer.of(last_frame(world.session, ours, None)).require(
+                worlds.answer(known("ledger", moment, by=by)), ours, ordered=False
+            )
 
 
 @pytest.mark.parametrize("option", ["'cache'='partial'", "'async'='false'", "'batch-size'='2'"])
@@ -267,6 +282,10 @@ def test_past_rows_are_equal_for_all_kinds_of_lookup(worlds: Worlds, world: Worl
          r"without k, nothing says which of its rows are versions of one row\. Add an equality with k"),
         ("SELECT * FROM o JOIN closing FOR SYSTEM_TIME AS OF o.day AS t ON o.no = t.v",
          r"without k, nothing says which of its rows are versions of one row\. Add an equality with k\."),
+        (asked("ledger", "o.local", by="o.n"),
+         r"o\.n is INT, and known, which 'lookup\.known-from' names, is TIMESTAMP_NTZ\.\s+Write CAST\(o\.n AS TIMESTAMP_NTZ\)"),
+        (asked("ledger", "o.local", by="t.known"), r"its time t\.known cannot be computed before the lookup"),
+        (asked("ledger", "o.local", by="o.lerned"), r"its time o\.lerned cannot be computed before the lookup"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_its_place(world: World, sql: str, message: str) -> None:
@@ -275,12 +294,37 @@ def test_what_cannot_be_is_refused_with_its_place(world: World, sql: str, messag
     assert caught.value.problems[0].at is not None
 
 
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        (asked("prices", "o.ts", by="o.local"),
+         r"'known-as-of' chooses no rows of prices: no column says from when they are known\.\s+Name that column in its"
+         r" WITH: 'lookup\.known-from' = '\.\.\.'\."),
+        (asked("ledger", "o.local", by="o.local").replace(" FOR SYSTEM_TIME AS OF o.local", ""),
+         r"'known-as-of' needs FOR SYSTEM_TIME AS OF, or as_of, which says when the rows are valid\."),
+        (asked("ledger", "o.local", by="o.n + 1"), r"write the name of a column, as in 'o\.ordered'"),
+    ],
+)  # fmt: skip
+def test_a_moment_by_which_nothing_is_known_is_an_error_in_its_place(
+    world: World, sql: str, message: str
+) -> None:
+    with pytest.raises(HintError, match=message) as caught:
+        world.session.sql(sql)
+    at = caught.value.problems[0].at
+    assert at is not None
+    assert sql[at.start : at.end].startswith("'o.")
+
+
 def test_the_plan_says_which_rows_it_takes(world: World) -> None:
     assert "rows         the last one with o.ts >= since, chosen by the worker" in world.session.explain(
         asked("prices", "o.ts")
     )
     told = world.session.explain(asked("ledger", "o.local"))
     assert "the last one with o.local >= since, of those with o.local >= known, chosen by the worker" in told
+    told = world.session.explain(asked("ledger", "o.local", by="o.learned"))
+    assert (
+        "the last one with o.local >= since, of those with o.learned >= known, chosen by the worker" in told
+    )
     told = world.session.explain(asked("closing", "o.day"))
     assert "the last one with o.day >= since, unless until <= o.day, of those with o.day >= known" in told
     told = world.session.explain(asked("rates", "o.local"))
@@ -312,6 +356,19 @@ def test_frames_are_joined_as_of_a_column_an_expression_or_a_column_of_spark(
         worlds.answer(known("ledger", "o.local")), "known", ordered=False
     )
     joined(orders.local, "left").require(worlds.answer(plain), "a Column", ordered=False)
+    for by in ("learned", "learned + INTERVAL 2 HOURS", orders.learned):
+        frame = world.session.lookup_join(
+            orders, "ledger", on="k", how="left", as_of="local", known_as_of=by, columns=["since", "v"]
+        )
+        at = by if isinstance(by, str) else "learned"
+        Answer.of(frame.select("no", "since", "v")).require(
+            worlds.answer(known("ledger", "o.local", by=f"(o.{at})")), at, ordered=False
+        )
+        assert {*frame.columns} == {*orders.columns, "since", "v"}
+    with pytest.raises(HintError, match="'known-as-of' needs FOR SYSTEM_TIME AS OF, or as_of"):
+        world.session.lookup_join(orders, "ledger", on="k", known_as_of="local")
+    with pytest.raises(HintError, match="'known-as-of' chooses no rows of rates"):
+        world.session.lookup_join(orders, "rates", on="k", as_of="local", known_as_of="local")
     with pytest.raises(QueryError, match=r"as_of chooses no rows of plain.*'lookup\.valid-from' = '\.\.\.'"):
         world.session.lookup_join(orders, "plain", on="k", as_of="ts")
 
@@ -321,6 +378,7 @@ def test_frames_are_joined_as_of_a_column_an_expression_or_a_column_of_spark(
     [
         (asked("prices", "o.ts"), last("prices", "o.ts")),
         (asked("ledger", "o.local"), known("ledger", "o.local")),
+        (asked("ledger", "o.local", by="o.learned"), known("ledger", "o.local", by="o.learned")),
     ],
 )
 def test_a_stream_gets_the_rows_of_the_batch(

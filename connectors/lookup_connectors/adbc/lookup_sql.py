@@ -19,7 +19,7 @@ from sqlglot.errors import SqlglotError
 from lookup_connectors.adbc.columns import AdbcColumn
 from lookup_connectors.adbc.nearest_sql import measure_of
 from lookup_connectors.shared.source_query import ALIAS
-from lookup_connectors.shared.sql_parts import found_rows, joined_rows
+from lookup_connectors.shared.sql_parts import found_rows, joined_rows, value_names
 from lookup_connectors.shared.sqlite_types import as_stored, asked_keys, equality
 from lookup_hints.spi import NearestCondition, OrderCondition
 
@@ -230,13 +230,14 @@ class AdbcStatements:
         if way == "rows":
             yield from self._ordered_rows(keys, order, plans)
             return
-        names = [*self._key_names, "value", "position"]
+        names = [*self._key_names, *value_names(order), "position"]
         is_nearest = order.until is None and order.known_from is None
         if way == "lists" and is_nearest and _share_keys(keys, len(self.by)):
             yield self._by_asof_join(keys, order, plans)
             return
         if way == "arrays":
-            arrays = (*_bound_arrays(self.by), f"${len(self.by) + 1}", f"${len(self.by) + 2}")
+            others = (f"${number}" for number in range(len(self.by) + 1, len(names) + 1))
+            arrays = (*_bound_arrays(self.by), *others)
             asked = f"unnest({', '.join(arrays)}) AS asked({', '.join(names)})"
             compared = partial(column, dialect=self.dialect, of="found.")
         else:
@@ -247,7 +248,7 @@ class AdbcStatements:
             f"{self.source.removesuffix(f' AS {ALIAS}')} AS found",
             [f"{compared(plan)} = asked.{name}" for plan, name in zip(self.by, names, strict=False)],
             order,
-            "asked.value",
+            [f"asked.{name}" for name in value_names(order)],
             lambda name: compared(plans[name]),
         )
         sql = f"SELECT asked.position AS {MARK}, found.* FROM {asked} CROSS JOIN LATERAL ({rows}) AS found"  # noqa: S608  quoted
@@ -307,8 +308,10 @@ class AdbcStatements:
             order,
             lambda of, name: column(plans[name], self.dialect, f"{of}."),
         )
-        names = [*self._key_names, "value", "position"]
-        keys = keys.set_column(len(self.by), "value", as_stored(keys.column(len(self.by))))
+        moments = value_names(order)
+        names = [*self._key_names, *moments, "position"]
+        for at, moment in enumerate(moments, len(self.by)):
+            keys = keys.set_column(at, moment, as_stored(keys.column(at)))
         selected = f"SELECT asked.position, {self._found_columns} {rows}"
         for part in _split_by_parameters(keys):
             asked = asked_keys(names, part.num_rows, is_distinct=False)

@@ -117,8 +117,8 @@ class MysqlStatements:
         self, columns: str, by: Sequence[MysqlColumn], keys: pa.Table, order: OrderCondition
     ) -> Iterator[BoundStatement]:
         bound = [plan.bind(column) for plan, column in zip(by, keys.columns, strict=False)]
-        ordered = self.plans[order.column].bind_ordered(keys.column(keys.num_columns - 1))
-        bound += [ordered] * len(order.columns)
+        moments = [self.plans[order.column].bind_ordered(each) for each in keys.columns[len(by) :]]
+        bound += moments if order.known_apart else moments * len(order.columns)
         equalities = [f"{plan.selected()} = ?" for plan in by]
         for begin in range(0, keys.num_rows, _MOST_QUERIES):
             parts = [_fill_up(column[begin : begin + _MOST_QUERIES]) for column in bound]
@@ -128,7 +128,7 @@ class MysqlStatements:
                     self.relation,
                     equalities,
                     order,
-                    "?",
+                    "?" * order.values,
                     lambda name: self.plans[name].selected(),
                 )
                 for number in range(len(parts[0]))

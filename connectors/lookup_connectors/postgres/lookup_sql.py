@@ -65,7 +65,8 @@ class PostgresStatements:
             keys = keys.filter(plan.possible(keys.column(plan.field.name)))
         bound = [plan.bind(keys.column(plan.field.name)) for plan in plans]
         if order is not None:
-            bound.append(self.plans[order.column].bind_ordered(keys.column(keys.num_columns - 2)))
+            moments = keys.columns[len(plans) : -1]
+            bound += [self.plans[order.column].bind_ordered(moment) for moment in moments]
         if nearest is not None:
             bound += keys.columns[len(plans) : -1]
         if is_placed:
@@ -143,14 +144,14 @@ class PostgresStatements:
             found = f"SELECT {', '.join(named)} FROM {self.relation} WHERE {condition}{ending}"  # noqa: S608  quoted
         else:
             since = self.plans[order.column]
-            bound.append(since.bound)
-            value = since.key.replace("{k}", f"__asked.k{len(bound)}")
+            numbers = range(len(bound) + 1, len(bound) + order.values + 1)
+            bound += [since.bound] * order.values
             found = found_rows(
                 ", ".join(named),
                 self.relation,
                 equalities,
                 order,
-                value,
+                [since.key.replace("{k}", f"__asked.k{number}") for number in numbers],
                 lambda name: self.plans[name].compared,
             )
         bound.append("bigint")

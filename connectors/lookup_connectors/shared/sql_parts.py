@@ -114,14 +114,19 @@ def _count_leading(columns: Sequence[str], wanted: Sequence[str]) -> int:
 
 
 def found_rows(
-    selected: str, source: str, equalities: Sequence[str], order: OrderCondition, value: str, column: Column
+    selected: str,
+    source: str,
+    equalities: Sequence[str],
+    order: OrderCondition,
+    values: Sequence[str],
+    column: Column,
 ) -> str:
-    """The query for the rows of ``source`` that meet ``equalities`` and answer ``value``: for LATERAL.
+    """The query for the rows of ``source`` that meet ``equalities`` and answer ``values``: for LATERAL.
 
     An index on the key and the column gives the nearest row without a sort. ``column`` gives names that
     ORDER BY cannot take for those of ``selected``.
     """
-    conditions = " AND ".join((*equalities, *_order_comparisons(order, value, column)))
+    conditions = " AND ".join((*equalities, *_order_comparisons(order, values, column)))
     ending = ""
     if order.until is None:
         direction = "DESC" if order.operator in (">=", ">") else "ASC"
@@ -143,18 +148,19 @@ def joined_rows(
     Args:
         source: the table, which is called ``found``.
         equalities: the conditions that compare the key columns of a table that is called so with ``asked``.
-        order: which rows answer ``asked.value``. ``asked.position`` tells the rows of ``asked`` apart.
+        order: which rows answer its values, called as ``value_names`` says. ``asked.position`` tells the rows
+            of ``asked`` apart.
         column: SQL for a column of the table that is called so.
     """
-    found = [*equalities("found")]
-    ending = ""
+    found, ending = [*equalities("found")], ""
+    values = [f"asked.{name}" for name in value_names(order)]
     if order.until is None:
         near = found_rows(
             column("near", order.column),
             f"{source} AS near",
             equalities("near"),
             order,
-            "asked.value",
+            values,
             lambda name: column("near", name),
         )
         found.append(f"{column('found', order.column)} = ({near})")
@@ -162,17 +168,23 @@ def joined_rows(
         if order.known_from is not None:
             # SQLite takes the row of a group from where its max() is, also in HAVING.
             learned = column("found", order.known_from)
-            found.append(f"asked.value >= {learned}")
+            found.append(f"{values[-1]} >= {learned}")
             ending += f" HAVING max({learned}) IS NOT NULL"
     else:
-        found += _order_comparisons(order, "asked.value", lambda name: column("found", name))
+        found += _order_comparisons(order, values, lambda name: column("found", name))
     return f"FROM asked CROSS JOIN {source} AS found WHERE {' AND '.join(found)}{ending}"
 
 
-def _order_comparisons(order: OrderCondition, value: str, column: Column) -> Iterator[str]:
+def value_names(order: OrderCondition) -> tuple[str, ...]:
+    """What the columns with the values that rows are compared with are called."""
+    return ("value", "known")[: order.values]
+
+
+def _order_comparisons(order: OrderCondition, values: Sequence[str], column: Column) -> Iterator[str]:
+    value, known_by = values[0], values[-1]
     yield f"{value} {order.operator} {column(order.column)}"
     if order.known_from is not None:
-        yield f"{value} >= {column(order.known_from)}"
+        yield f"{known_by} >= {column(order.known_from)}"
     if order.until is not None:
         until = column(order.until)
         is_before = f"{value} {order.until_operator} {until}"

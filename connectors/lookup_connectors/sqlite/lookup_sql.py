@@ -17,6 +17,7 @@ from lookup_connectors.shared.sql_parts import (
     even_ends,
     joined_rows,
     quoted,
+    value_names,
 )
 from lookup_connectors.shared.sql_parts import can_filter as can_filter_exactly
 from lookup_connectors.shared.sqlite_types import as_stored, asked_keys, equality
@@ -71,12 +72,13 @@ def lookup_query(source: str, columns: Sequence[str], keys: pa.Table, nulls: Seq
 def ordered_query(source: str, columns: Sequence[str], keys: pa.Table, order: OrderCondition) -> str:
     """The query for the position of a key, and ``columns`` of each row that answers its value.
 
-    The last two columns of ``keys`` are the values and the positions.
+    The last columns of ``keys`` are the values and the positions.
     """
-    names = [*_key_names(keys.num_columns - 2), "value", "position"]
+    moments = value_names(order)
+    by = pa.schema([*keys.schema][: -len(moments) - 1])
+    names = [*_key_names(len(by)), *moments, "position"]
     asked = asked_keys(names, keys.num_rows, is_distinct=False)
     wanted = ", ".join(f"found.{quoted(name)}" for name in columns)
-    by = pa.schema([*keys.schema][:-2])
     rows = joined_rows(
         quoted(source), lambda of: _key_equalities(by, of), order, lambda of, name: f"{of}.{quoted(name)}"
     )

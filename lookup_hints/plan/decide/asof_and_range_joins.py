@@ -8,7 +8,7 @@ from math import prod
 
 from sqlglot import exp
 
-from lookup_hints.errors import Problem
+from lookup_hints.errors import HintError, Problem
 from lookup_hints.lookup_spec import LookupSettings
 from lookup_hints.plan.joins import FoundJoin, JoinOrder
 from lookup_hints.plan.key_casts import KeyCast, is_key_type, order_cast
@@ -26,7 +26,8 @@ from lookup_hints.plan.parse.query_blocks import Step
 from lookup_hints.plan.table_use import NotReadEither, TableUse
 from lookup_hints.spi import OrderCondition, OrderedLookup
 from lookup_hints.spi.arrow_types import type_name, written_type
-from lookup_hints.spi.changed_column_and_versions import VALID_FROM, VALID_TO, Versions
+from lookup_hints.spi.changed_column_and_versions import KNOWN_FROM, VALID_FROM, VALID_TO, Versions
+from lookup_hints.spi.lookup_options import KNOWN_AS_OF
 from lookup_hints.spi.multiple_match import ALL, multiple_match_of
 from lookup_hints.sql.text_edits import Cut, Fragment
 
@@ -44,8 +45,11 @@ def with_order(join: FoundJoin) -> FoundJoin:
     Raises:
         CannotBeAsked: only Spark can find the nearest row, among all rows of the table.
         UnsupportedLookup: versions of one row cannot be distinguished from other rows.
+        HintError: a moment says which rows were known, and the table does not.
     """
     versions, step = join.use.versions, join.use.step
+    if versions is None or versions.known is None:
+        _refuse_known_as_of(join.use)
     if join.ranking is not None:
         return join
     if versions is not None:
@@ -67,7 +71,24 @@ def _order_of_versions(join: FoundJoin, versions: Versions) -> JoinOrder:
     if use.statement.calls_the_present(use.time):
         value = _PRESENT.get(type_name(versions.since.type), "current_timestamp()")
     until, known = (None if each is None else each.name for each in (versions.until, versions.known))
-    return JoinOrder(OrderCondition(versions.since.name, until=until, known_from=known), value, use.time)
+    known_by = use.value_of(KNOWN_AS_OF).value
+    is_apart = known_by is not None
+    condition = OrderCondition(versions.since.name, until=until, known_from=known, known_apart=is_apart)
+    return JoinOrder(condition, value, use.time, known_by=known_by)
+
+
+def _refuse_known_as_of(use: TableUse) -> None:
+    """Refuse the option where there is no column that its moment could be compared with."""
+    hint = use.hint
+    if hint is None or KNOWN_AS_OF not in hint.options:
+        return
+    if use.time is None:
+        reason = "needs FOR SYSTEM_TIME AS OF, or as_of, which says when the rows are valid"
+        tip = "Give both moments, or none."
+    else:
+        reason = f"chooses no rows of {use.table.name}: no column says from when they are known"
+        tip = f"Name that column in its WITH: {KNOWN_FROM!r} = '...'."
+    raise HintError(Problem(f"{KNOWN_AS_OF!r} {reason}.", hint.places.get(KNOWN_AS_OF, hint.at), tip))
 
 
 def _refuse_parts_of_key(join: FoundJoin, versions: Versions) -> None:
@@ -163,8 +184,8 @@ def _range_condition(join: FoundJoin, start: tuple[str, str], end: tuple[str, st
     return OrderCondition(fields[0].name, start[1], fields[1].name, end[1], is_open=False)
 
 
-def order_cast_of(join: FoundJoin, kind: str) -> KeyCast:
-    """How the value that ``join`` compares by order, of the type ``kind``, becomes one of the column's type.
+def order_cast_of(join: FoundJoin, value: Fragment, kind: str) -> KeyCast:
+    """How a ``value`` compared by order, of the type ``kind``, becomes one of its column's type.
 
     Raises:
         CannotBeAsked: Spark compares both as something else; it can find the nearest row itself.
@@ -173,20 +194,24 @@ def order_cast_of(join: FoundJoin, kind: str) -> KeyCast:
     order = join.order
     if order is None:
         return KeyCast()
-    field = join.use.base.schema.field(order.condition.columns[0])
+    assert isinstance(order.condition, OrderCondition), "it compares by order"
+    option, name = VALID_FROM, order.condition.column
+    if value is order.known_by and order.condition.known_from is not None:
+        option, name = KNOWN_FROM, order.condition.known_from
+    field = join.use.base.schema.field(name)
     column = type_name(field.type)
     cast = order_cast(kind, column)
     if cast is not None:
         return replace(cast, wrapping=join.use.context.wrapping(field.type))
-    value = order.value if isinstance(order.value, str) else order.value.of(join.use.statement.text)
-    written = " ".join(value.split())
+    text = value if isinstance(value, str) else value.of(join.use.statement.text)
+    written = " ".join(text.split())
     reason = f"{written} compares {kind.upper()} with {field.name}, which is {column.upper()}"
     if order.is_sparks:
         raise join.use.refused(order.at, reason)
     raise NotReadEither(
         Problem(
             f"The lookup join with {join.use.shown} cannot run: {written} is {kind.upper()}, and"
-            f" {field.name}, which {VALID_FROM!r} names, is {column.upper()}.",
+            f" {field.name}, which {option!r} names, is {column.upper()}.",
             join.use.statement.span(order.at),
             f"Write CAST({written} AS {written_type(column)}), in parentheses.",
         )

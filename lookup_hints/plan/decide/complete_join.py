@@ -61,7 +61,7 @@ def _complete_join(
     access: AccessDecision,
     choice: Choice,
     casts: tuple[KeyCast, ...],
-    order_cast: KeyCast,
+    order_casts: tuple[KeyCast, ...],
 ) -> LookupJoin:
     statement, context, keys = join.use.statement, join.use.context, join.conditions.keys
     is_asked = is_order_asked if join.ranking is None else is_nearest_asked
@@ -97,7 +97,7 @@ def _complete_join(
         access=access,
         chosen=choice,
         casts=casts,
-        order_cast=order_cast,
+        order_casts=order_casts,
         columns=columns,
         repeated=repeated,
         shuffled=is_shuffled,
@@ -200,7 +200,7 @@ def _key_not_computable(join: FoundJoin, error: KeyTypeError) -> UnsupportedLook
     """The error for a key that Spark cannot analyse alone, though the whole statement was analysed."""
     statement, at = join.use.statement, error.part if isinstance(error.part, Cut) else join.at
     written = error.part if isinstance(error.part, str) else " ".join(at.of(statement.text).split())
-    is_key = error.part is not error.question.value
+    is_key = not any(error.part is value for value in error.question.values)
     what = "key" if is_key else "time" if join.order is None or not join.order.is_sparks else "value"
     reason = f"its {what} {written} cannot be computed before the lookup"
     problem = Problem(
@@ -211,13 +211,17 @@ def _key_not_computable(join: FoundJoin, error: KeyTypeError) -> UnsupportedLook
     return NotReadEither(problem) if what == "time" else CannotBeAsked(problem, join.use, reason)
 
 
-def _cast_keys(join: FoundJoin, types: Sequence[str] | None) -> tuple[tuple[KeyCast, ...], KeyCast]:
-    """The casts of each key, and of the value compared by order, to the types of their columns."""
-    keys = join.conditions.keys
+def _cast_keys(
+    join: FoundJoin, types: Sequence[str] | None
+) -> tuple[tuple[KeyCast, ...], tuple[KeyCast, ...]]:
+    """The casts of each key, and of each value compared by order, to the types of their columns."""
+    keys, values = join.conditions.keys, () if join.order is None else join.order.values
     if types is None:
-        return tuple(KeyCast() for _ in keys), KeyCast()
+        return (KeyCast(),) * len(keys), (KeyCast(),) * len(values)
     casts = tuple(_cast_key(join, key, kind) for key, kind in zip(keys, types, strict=False))
-    return casts, order_cast_of(join, types[-1]) if join.ranking is None else value_cast_of(join, types[-1])
+    cast_of = order_cast_of if join.ranking is None else value_cast_of
+    moments = zip(values, types[len(keys) :], strict=False)
+    return casts, tuple(cast_of(join, value, kind) for value, kind in moments)
 
 
 def _cast_key(join: FoundJoin, key: KeyEquality, left: str) -> KeyCast:

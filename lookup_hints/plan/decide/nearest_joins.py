@@ -354,29 +354,30 @@ def with_comparable_value(join: FoundJoin, types_of_keys: Sequence[str] | None) 
     Raises:
         CannotBeAsked: the same, and there are no keys.
     """
-    if join.ranking is None or types_of_keys is None or not join.conditions.keys:
+    order = join.order
+    if join.ranking is None or order is None or types_of_keys is None or not join.conditions.keys:
         return join
     try:
-        value_cast_of(join, types_of_keys[-1])
+        value_cast_of(join, order.value, types_of_keys[-1])
     except CannotBeAsked:
         return join.with_(order=None)
     return join
 
 
-def value_cast_of(join: FoundJoin, kind: str) -> KeyCast:
-    """How the value of a distance, of the type ``kind``, becomes one of the column's type.
+def value_cast_of(join: FoundJoin, value: Fragment, kind: str) -> KeyCast:
+    """How the ``value`` of a distance, of the type ``kind``, becomes one of the column's type.
 
     Raises:
         CannotBeAsked: Spark compares both as something else.
     """
     order = join.order
-    if order is None or isinstance(order.value, str):  # written with its type
+    if order is None or isinstance(value, str):  # written with its type
         return KeyCast()
     field = join.use.base.schema.field(order.condition.columns[0])
     column = type_name(field.type)
     cast = order_cast(kind, column)
     if cast is None:
-        written = " ".join(order.value.of(join.use.statement.text).split())
+        written = " ".join(value.of(join.use.statement.text).split())
         reason = f"{written} is {kind.upper()} and {field.name} is {column.upper()}"
         raise join.use.refused(order.at, reason, tip=f"Write CAST({written} AS {written_type(column)}).")
     return replace(cast, wrapping=join.use.context.wrapping(field.type))

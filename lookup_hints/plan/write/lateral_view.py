@@ -227,18 +227,17 @@ def _found_rows(join: LookupJoin) -> Text:
 
 
 def key_arguments(join: LookupJoin) -> list[Text]:
-    """The keys of the lookup, and the value that it compares with the ordered column, if any.
+    """The keys of the lookup, and the values that it compares by order, if any.
 
     A condition on the left alone goes into the key, as a NULL key is never looked up. (Around the call it
     would save nothing: Spark evaluates Python functions before any CASE or IF around them.)
     """
     arguments: list[Text] = []
-    for key, cast in zip(join.conditions.keys, join.casts, strict=True):
+    written = [key.left for key in join.conditions.keys]
+    written += () if join.order is None else join.order.values
+    for value, cast in zip(written, (*join.casts, *join.order_casts), strict=True):
         before, after = cast.prefix_and_suffix()
-        arguments.append((before, key.left, after))
-    if join.order is not None:
-        before, after = join.order_cast.prefix_and_suffix()
-        arguments.append((before, join.order.value, after))
+        arguments.append((before, value, after))
     if join.conditions.left_only:
         conditions = tuple(joined([("(", each.at, ")") for each in join.conditions.left_only], " AND "))
         # Around each of them: a key that fails is not to be computed either.

@@ -39,7 +39,7 @@ def sample_query(
     before = behind.before
     analysis = Analysis(before.use.statement, None)
     written: list[Fragment] = [key.left for key in before.conditions.keys]
-    written += [] if before.order is None else [before.order.value]
+    written += [] if before.order is None else before.order.values
     names = [f"{_VALUE}{at}" for at in range(len(written))]
     wanted = [f"{asked_key(before, key_expressions(analysis, before))} AS {_KEY}"]
     wanted += [
@@ -74,5 +74,7 @@ def _over_names(join: LookupJoin, names: Sequence[str]) -> LookupJoin:
     conditions = replace(
         join.conditions, keys=tuple(replace(key, left=name) for key, name in keys), left_only=()
     )
-    order = None if join.order is None else replace(join.order, value=names[-1])
+    order, moments = join.order, names[len(join.conditions.keys) :]
+    if order is not None:
+        order = replace(order, value=moments[0], known_by=None if order.known_by is None else moments[1])
     return join.with_(conditions=conditions, order=order)

@@ -350,23 +350,34 @@ def test_the_last_row_that_was_known_is_found_by_index(postgres_server: Postgres
         {"k": list(range(50)) * 4, "at": [1, 100, 200, 300] * 50},
         pa.schema([("k", pa.int32()), ("at", pa.int32())]),
     )
-    request = LookupRequest(keys, schema, 30.0, order=OrderCondition("since", known_from="known"))
+    order = OrderCondition("since", known_from="known")
+    request = LookupRequest(keys, schema, 30.0, order=order)
+    # A day later, the first correction of each row is known.
+    later = pa.chunked_array([[at + 1 for at in keys["at"].to_pylist()]], pa.int32())
+    apart = LookupRequest(
+        keys.append_column("by", later), schema, 30.0, order=replace(order, known_apart=True)
+    )
 
-    async def explain(connector: PostgresConnector) -> tuple[str, Any]:
-        assert connector._live is not None
-        query, _, bound = connector._live.statements.of(request)
-        async with connector._live.pool.borrowed() as connection:
-            await connection.execute(f"SET plan_cache_mode = {mode}")
-            plan = await connection.fetch(f"EXPLAIN {query}", *bound, 1_000_000)
-        return "\n".join(record[0] for record in plan), await connector.alookup(request)
+    for asked, days in ((request, 0), (apart, 1)):
 
-    plan, answer = during(PostgresConnector(table), explain)
-    assert re.search(r"Limit.*\n.*Index Scan Backward using ledger_pkey", plan)
-    assert "Sort" not in plan
-    assert "Seq Scan" not in plan
-    rows = zip(answer.positions.to_pylist(), answer.rows.to_pylist(), strict=True)
-    assert all((row["since"], row["known"]) == (keys["at"][at].as_py(),) * 2 for at, row in rows)
-    assert len(answer.positions) == 200
+        async def explain(connector: PostgresConnector, asked: LookupRequest = asked) -> tuple[str, Any]:
+            assert connector._live is not None
+            query, _, bound = connector._live.statements.of(asked)
+            async with connector._live.pool.borrowed() as connection:
+                await connection.execute(f"SET plan_cache_mode = {mode}")
+                plan = await connection.fetch(f"EXPLAIN {query}", *bound, 1_000_000)
+            return "\n".join(record[0] for record in plan), await connector.alookup(asked)
+
+        plan, answer = during(PostgresConnector(table), explain)
+        assert re.search(r"Limit.*\n.*Index Scan Backward using ledger_pkey", plan)
+        assert "Sort" not in plan
+        assert "Seq Scan" not in plan
+        rows = zip(answer.positions.to_pylist(), answer.rows.to_pylist(), strict=True)
+        assert {
+            (row["since"] - at, row["known"] - at)
+            for at, row in ((keys["at"][at].as_py(), row) for at, row in rows)
+        } == {(0, days)}
+        assert len(answer.positions) == 200
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])

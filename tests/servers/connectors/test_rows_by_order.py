@@ -115,7 +115,7 @@ def test_the_rows_are_those_that_the_worker_would_choose(
         sql = f"k int, since {sql_type}, until {sql_type}, __c0 varchar(9), n smallint"
         table = made(source, name, sql, schema, rows)
         connector = connector_of(table)
-        assert len(conditions_of(connector, pa.schema([schema.field("since"), schema.field("until")]))) == 12
+        assert len(conditions_of(connector, pa.schema([schema.field("since"), schema.field("until")]))) == 14
         for by in ({"k": [0, 1, 2, 3]}, {"k": [0, 1, 2, 0], "__c0": ["c0", "c1", "c2", "none"]}):
             keys = pa.table(by, pa.schema([schema.field(each) for each in by]))
             check_rows_by_order(connector, LookupRequest(keys, schema, 30.0), placed_answers)

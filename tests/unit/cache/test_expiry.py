@@ -119,7 +119,7 @@ def kept(**how: Any) -> PartialCache:
 
 def run(
     prices: Prices,
-    *moments: tuple[int, Any],
+    *moments: tuple[Any, ...],
     cache: PartialCache | None = None,
     order: OrderCondition = LAST,
     **settings: Any,
@@ -198,6 +198,9 @@ def test_a_correction_changes_no_answer_for_a_moment_before_it_was_known(later: 
         later.passed += 1000 * TTL
         process.this_process = Process()
         assert run(prices, *old, **how)[0] == first
+    # It is the moment by which rows are known that counts, not that when they are valid.
+    apart = {**how, "order": OrderCondition("since", known_from="until", known_apart=True)}
+    assert run(prices, (1, at(1000), at(-20)), (1, at(-31), at(-20)), **apart)[0] == [["first"], []]
     assert prices.asked == [1]
     table = prices.table
     options = {**table.options, "lookup.known-from": "until"}

@@ -15,7 +15,7 @@ import pytest
 from lookup_hints.engine import arrow
 from lookup_hints.engine import asof_and_ranges as ordered
 from lookup_hints.engine.arrow import Placed
-from lookup_hints.engine.asof_and_ranges import answering
+from lookup_hints.engine.asof_and_ranges import answering, compared_values
 from lookup_hints.engine.input_window import Settled
 from lookup_hints.spi import OrderCondition
 from tests.unit.engine.support import plain, spec
@@ -48,10 +48,14 @@ def rank(value: Any) -> Any:
 
 
 def expected(
-    rows: list[tuple[int, Any, Any, Any]], key: int | None, value: Any, condition: OrderCondition
+    rows: list[tuple[int, Any, Any, Any]],
+    key: int | None,
+    value: Any,
+    known_by: Any,
+    condition: OrderCondition,
 ) -> list[set[int]]:
     """For each row that must come the positions of those that may, as they are equal."""
-    if key is None or value is None:
+    if key is None or value is None or known_by is None:
         return []
     own = [
         (at, start, end)
@@ -62,7 +66,7 @@ def expected(
         learned = [
             ((rank(start), rank(rows[at][3])), at, end)
             for at, start, end in own
-            if rows[at][3] is not None and max(rank(start), rank(rows[at][3])) <= rank(value)
+            if rows[at][3] is not None and rank(start) <= rank(value) and rank(rows[at][3]) <= rank(known_by)
         ]
         latest = max((order for order, _, _ in learned), default=None)
         if condition.until is not None:
@@ -95,8 +99,10 @@ def expected(
         OrderCondition("since", until="until"),
         OrderCondition("since", known_from="known"),
         OrderCondition("since", until="until", known_from="known"),
+        OrderCondition("since", known_from="known", known_apart=True),
+        OrderCondition("since", until="until", known_from="known", known_apart=True),
     ],
-    ids=lambda each: " ".join(each.columns[1:]) or each.operator,
+    ids=lambda each: " ".join((*each.columns[1:], *["apart"] * each.known_apart)) or each.operator,
 )
 def test_rows_are_those_of_the_definition(
     kind: str, condition: OrderCondition, monkeypatch: pytest.MonkeyPatch
@@ -111,21 +117,28 @@ def test_rows_are_those_of_the_definition(
         ]
         if condition.known_from is not None and condition.until is not None:
             rows = [*{(row[0], rank(row[1]), rank(row[3])): row for row in rows}.values()]
-        asked = [(chance.choice([None, 0, 1, 2, 3]), chance.choice([None, *values])) for _ in range(9)]
+        asked = [(chance.choice([None, 0, 1, 2, 3]), *chance.choices([None, *values], k=2)) for _ in range(9)]
+        if not condition.known_apart:
+            asked = [(key, value, value) for key, value, _ in asked]
         table = {name: [row[at] for row in rows] for at, name in enumerate(("since", "until", "known"), 1)}
         schema = pa.schema([(name, data_type) for name in table])
         placed = Placed(pa.table(table, schema=schema), pa.array([row[0] for row in rows], pa.int32()))
         answers = answering(
             placed,
-            pa.array([key for key, _ in asked], pa.int32()),
-            pa.array([value for _, value in asked], data_type),
+            pa.array([key for key, _, _ in asked], pa.int32()),
+            compared_values(
+                [
+                    pa.chunked_array([[row[at] for row in asked]], data_type)
+                    for at in range(1, 1 + condition.values)
+                ]
+            ),
             condition,
         )
         found, ends, begin = answers.rows.to_pylist(), answers.ends.to_pylist(), 0
-        for (key, value), end in zip(asked, ends, strict=True):
-            own, wanted = sorted(found[begin:end]), expected(rows, key, value, condition)
+        for (key, value, by), end in zip(asked, ends, strict=True):
+            own, wanted = sorted(found[begin:end]), expected(rows, key, value, by, condition)
             assert len(own) == len(wanted)
-            assert all(at in may for at, may in zip(own, wanted, strict=True)), (rows, key, value)
+            assert all(at in may for at, may in zip(own, wanted, strict=True)), (rows, key, value, by)
             begin = end
 
 

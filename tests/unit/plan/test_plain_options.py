@@ -74,14 +74,19 @@ ARGUMENTS = {
     if Place.HINT in option.places and not option.required and option.key not in RETRY_KEYS
 }
 FROM_TABLE_OR_SESSION = {"dead_letter_format", "dead_letter_then"}
-OF_A_TABLE = {"asynchronous", "batch_size", "on_open", "access", "cache"}
+OF_A_TABLE = {"asynchronous", "batch_size", "on_open", "access", "cache", "known_as_of"}
 """What means nothing for a function: it has no table, no connector and no requests for many keys."""
 
 
 def type_of(option: Option) -> str:
     if option.argument == "ordered" or option.type.name == "boolean":
         return "bool | None"
-    types = {"duration": "float | str | None", "integer": "int | None", "number": "float | None"}
+    types = {
+        "duration": "float | str | None",
+        "integer": "int | None",
+        "number": "float | None",
+        "column": "str | Column | None",
+    }
     return types.get(option.type.name.split()[0], "str | None")
 
 
