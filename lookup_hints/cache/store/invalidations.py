@@ -17,6 +17,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from lookup_hints.cache.store.segment_entries import Chosen
 from lookup_hints.cache.store.segment_files import Folder, StoreLimits, locked
 
 _FILE = re.compile(r"(\w+)\.(\d+)\.taken")
+_CHECKSUM = 8  # bytes before the head
 _HEAD = struct.Struct("<dQ")  # the moment, and what tells keys
 _NEVER = -np.inf
 _SOURCE = "source"  # no session is called so: those have hexadecimal names
@@ -65,17 +67,24 @@ class _Notes:
         return allowed
 
     def encoded(self) -> bytes:
-        return _HEAD.pack(self.before, self.columns_hash) + self.hashes.tobytes() + self.moments.tobytes()
+        head = _HEAD.pack(self.before, self.columns_hash)
+        body = head + self.hashes.tobytes() + self.moments.tobytes()
+        return _checksum_of(body) + body
+
+
+def _checksum_of(body: bytes) -> bytes:
+    return blake2b(body, digest_size=_CHECKSUM).digest()
 
 
 def _decode_notes(data: bytes, now: float) -> _Notes:
     """Decode a file; a damaged one invalidates everything."""
-    count, rest = divmod(len(data) - _HEAD.size, 16)
-    if count < 0 or rest:
+    body = data[_CHECKSUM:]
+    count, rest = divmod(len(body) - _HEAD.size, 16)
+    if count < 0 or rest or data[:_CHECKSUM] != _checksum_of(body):
         return _Notes(now, 0, np.zeros(0, np.uint64), np.zeros(0))
-    hashes = np.frombuffer(data, np.uint64, count, _HEAD.size)
-    moments = np.frombuffer(data, np.float64, count, _HEAD.size + 8 * count)
-    before, columns_hash = _HEAD.unpack_from(data)
+    hashes = np.frombuffer(body, np.uint64, count, _HEAD.size)
+    moments = np.frombuffer(body, np.float64, count, _HEAD.size + 8 * count)
+    before, columns_hash = _HEAD.unpack_from(body)
     return _Notes(before, columns_hash, hashes, moments)
 
 

@@ -68,10 +68,10 @@ def test_each_invalidating_session_has_one_file(tmp_path: Path, clock: Clock) ->
         invalidate(tmp_path, clock, number, number)
         clock.now += 100
     (file,) = tmp_path.rglob("*.taken")
-    assert file.stat().st_size == 16 + 16 * 10, "what is too old to be used needs no notes"
+    assert file.stat().st_size == 24 + 16 * 10, "what is too old to be used needs no notes"
     invalidate(tmp_path, clock, 20, whole=True)
     (file,) = tmp_path.rglob("*.taken")
-    assert file.stat().st_size == 16
+    assert file.stat().st_size == 24
 
 
 def test_a_store_of_other_columns_has_any_row_of_these_keys(tmp_path: Path, clock: Clock) -> None:
@@ -108,6 +108,21 @@ def test_a_damaged_note_takes_everything_back(tmp_path: Path, clock: Clock, harm
     clock.now += 1
     one.learn([learned({1: ["b"]})])
     assert asked(one, [1]) == {1: ["b"]}
+
+
+def test_no_changed_bit_of_a_note_brings_stale_rows_back(tmp_path: Path, clock: Clock) -> None:
+    one = store(tmp_path, clock)
+    one.learn([learned({1: ["stale"]})])
+    invalidate(tmp_path, clock, 1, 1)
+    (file,) = tmp_path.rglob("*.taken")
+    whole = file.read_bytes()
+    for at in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[at // 8] ^= 1 << at % 8
+        file.write_bytes(damaged)
+        assert asked(store(tmp_path, clock), [1]) == {}, at
+    file.write_bytes(whole[: -len(whole) // 2])
+    assert asked(store(tmp_path, clock), [1]) == {}
 
 
 def test_other_users_cannot_read_the_invalidations(tmp_path: Path, clock: Clock) -> None:
