@@ -162,6 +162,13 @@ class AsyncRunner:
         if self._tasks:
             seconds = CLOSE_LATE_SECONDS if self._is_late else CLOSE_SECONDS
             await asyncio.wait(self._tasks, timeout=seconds)
+        self._close_limiter()
+
+    def _close_limiter(self, *_: object) -> None:
+        """Give the permits back when no request is left: the source still works on one that does not end."""
+        for task in self._tasks:
+            task.add_done_callback(self._close_limiter)
+            return
         self._scheduler.limiter.close()
 
     def _advance_run(self) -> None:

@@ -9,6 +9,7 @@ from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import TypeAlias, TypeVar
 
 from lookup_hints.errors import ConnectorError, LookupTimeout
@@ -103,32 +104,72 @@ def limiter_of(
     return OriginLimiter(store, rules, spent=spent, process=os.getpid(), clock=clock, sleep=sleep)
 
 
-def with_permits(
-    lookup: Callable[[LookupRequest], Answer],
-    connector: Connector,
-    limiter: RequestLimiter,
-    clock: Callable[[], float],
-    observer: RequestObserver = UNOBSERVED,
-) -> Callable[[LookupRequest], Answer]:
-    """``lookup`` wrapped so that each call takes a permit and is reported to ``observer``.
+class BlockingRequests:
+    """The requests of one task whose calls block, each on the thread that calls the connector.
 
-    Some connectors take their permits themselves.
+    A request takes its permit there, just before its call, and keeps it until that has returned: nobody can
+    end a call, and it loads the source also when its task has given it up. (docs/decisions/0306)
     """
-    takes_permits = _takes_permits(connector, limiter)
-    if not takes_permits and observer is UNOBSERVED:
-        return lookup
 
-    def sending(request: LookupRequest) -> Answer:
-        own = permits() if takes_permits else None
-        if own is not None and not own.try_acquire():
-            deadline = None if request.timeout is None else clock() + request.timeout
-            own.acquire_blocking(deadline)
-            if deadline is not None:  # nothing else ends a lookup whose permit came late
-                request = replace(request, timeout=max(TIMER_TOLERANCE, deadline - clock()))
-        with _SentRequest(request, own, connector, observer, clock):
-            return lookup(request)
+    def __init__(
+        self,
+        lookup: Callable[[LookupRequest], Answer],
+        connector: Connector,
+        limiter: RequestLimiter,
+        clock: Callable[[], float],
+        observer: RequestObserver = UNOBSERVED,
+    ) -> None:
+        self._lookup, self._connector, self._limiter = lookup, connector, limiter
+        self._clock, self._observer = clock, observer
+        self._takes_permits = _takes_permits(connector, limiter)
+        self._lock = Lock()
+        """Who has it may use the limiter, as long as no call looks for its permit."""
+        self._sent: _SentRequest | None = None
+        self._is_calling = self._is_closed = False
 
-    return sending
+    def send(self, request: LookupRequest, deadline: float | None) -> Answer:
+        """The answer to ``request``, which waits for its permit until the ``deadline``."""
+        with self._lock:
+            self._is_calling = True
+        try:
+            own = permits() if self._takes_permits else None
+            if own is not None and not own.try_acquire():
+                own.acquire_blocking(deadline)
+                if deadline is not None:  # nothing else ends a lookup whose permit came late
+                    request = replace(request, timeout=max(TIMER_TOLERANCE, deadline - self._clock()))
+            sent = _SentRequest(request, own, self._connector, self._observer, self._clock)
+            with self._lock:
+                self._sent = sent
+            try:
+                answer = self._lookup(request)
+            except BaseException as error:
+                self._end_request(sent, error)
+                raise
+            self._end_request(sent, None)
+            return answer
+        finally:
+            with self._lock:
+                self._is_calling = False
+                if self._is_closed:
+                    self._limiter.close()
+
+    def _end_request(self, sent: _SentRequest, error: BaseException | None) -> None:
+        with self._lock:
+            self._sent = None
+            sent.end(error)
+
+    def give_up(self) -> None:
+        """Tell that the call that goes on is late; called by who has waited for it."""
+        with self._lock:
+            if self._sent is not None:
+                self._sent.give_up()
+
+    def close(self) -> None:
+        """Give all permits back, that of a call that goes on when it is over."""
+        with self._lock:
+            self._is_closed = True
+            if not self._is_calling:
+                self._limiter.close()
 
 
 def with_permits_async(
@@ -138,7 +179,10 @@ def with_permits_async(
     clock: Callable[[], float],
     observer: RequestObserver = UNOBSERVED,
 ) -> Callable[[Request], Awaitable[_T]]:
-    """The same of a lookup on an event loop."""
+    """``lookup`` on an event loop, wrapped so that each call takes a permit and is reported to ``observer``.
+
+    Some connectors take their permits themselves.
+    """
     takes_permits = _takes_permits(connector, limiter)
     if not takes_permits and observer is UNOBSERVED:
         return lookup
@@ -174,15 +218,26 @@ class _SentRequest:
         self._timeout = request.timeout
         self._started = clock()
         self._begun = observer.begin(request.keys.num_rows if isinstance(request, LookupRequest) else 1)
+        self._is_given_up = False
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        self.end(error)
+
+    def end(self, error: BaseException | None) -> None:
+        """It was answered, or failed with ``error``."""
+        if self._is_given_up:
+            if self._own is not None:
+                self._own.release(self._started, "unknown")
+            return
         seconds = self._clock() - self._started
         timeout = math.inf if self._timeout is None else self._timeout
         is_late = isinstance(error, CancelledError) and seconds + TIMER_TOLERANCE >= timeout
-        self._observer.end(self._begun, seconds, LookupTimeout if is_late else kind)
+        self._observer.end(
+            self._begun, seconds, LookupTimeout if is_late else None if error is None else type(error)
+        )
         if self._own is None:
             return
         ending: Ending = "lost" if is_late else "unknown"
@@ -192,3 +247,10 @@ class _SentRequest:
             ending = self._connector.ending(error)
         pause = error.retry_after if isinstance(error, ConnectorError) else None
         self._own.release(self._started, ending, pause)
+
+    def give_up(self) -> None:
+        """It is lost, and keeps its permit until its end."""
+        self._is_given_up = True
+        self._observer.end(self._begun, self._clock() - self._started, LookupTimeout)
+        if self._own is not None:
+            self._own.release(self._started, "lost", count=0)

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from typing import Protocol
 
 from lookup_hints.engine.arrow import Keys
 from lookup_hints.engine.backlog import ScheduledRequest, WaitUntil
 from lookup_hints.engine.input_window import Settled
-from lookup_hints.engine.permits import with_permits
+from lookup_hints.engine.permits import BlockingRequests
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest
 from lookup_hints.spi.request_context import reporting_to
+
+
+class BlockingCall(Protocol):
+    """Makes a call that may take so many seconds, about, and gives its answer."""
+
+    def __call__(self, work: Callable[[], Answer], seconds: float | None, /) -> Answer: ...
+
+
+def call_here(work: Callable[[], Answer], _: float | None) -> Answer:
+    """On the thread of the task itself, for a connector that cannot hang."""
+    return work()
 
 
 def run_sync(
@@ -21,46 +34,48 @@ def run_sync(
     *,
     clock: Callable[[], float],
     sleep: Callable[[float], None],
+    call: BlockingCall = call_here,
 ) -> Iterator[Settled]:
     """Settle the rows of ``inputs``, in their order, asking ``lookup`` one request at a time.
 
     While keys wait for a retry, others are asked, as long as there is input and room for it; it sleeps
-    when there is nothing else to do.
+    when there is nothing else to do. ``call`` makes each call, on the thread of the connector.
     """
-    lookup = with_permits(lookup, scheduler.connector, scheduler.limiter, clock, scheduler.recorder.observer)
-    pending_waits = scheduler.recorder.pending_waits
-    pending_waits.on_change = lambda: scheduler.recorder.waits.turn(
-        pending_waits.most_of(1) or "source", clock()
-    )
+    recorder = scheduler.recorder
+    requests = BlockingRequests(lookup, scheduler.connector, scheduler.limiter, clock, recorder.observer)
+    pending_waits = recorder.pending_waits
+    pending_waits.on_change = lambda: recorder.waits.turn(pending_waits.most_of(1) or "source", clock())
     try:
         while not scheduler.is_done:
             now = clock()
             scheduler.show(now)
             step = scheduler.next(now)
             if isinstance(step, ScheduledRequest):
-                _run_request(scheduler, step, lookup, clock)
+                _run_request(scheduler, step, requests, call, clock)
             elif scheduler.wants_input:
                 scheduler.add(next(inputs, None))
             elif isinstance(step, WaitUntil):
                 _sleep_until(scheduler, step.time, clock, sleep)
             yield from scheduler.finished()
     finally:
-        scheduler.recorder.close()
-        scheduler.limiter.close()
+        recorder.close()
+        requests.close()
 
 
 def _run_request(
     scheduler: RequestScheduler,
     ask: ScheduledRequest,
-    lookup: Callable[[LookupRequest], Answer],
+    requests: BlockingRequests,
+    call: BlockingCall,
     clock: Callable[[], float],
 ) -> None:
     scheduler.recorder.waits.turn("source", clock())
     permits = scheduler.limiter.permits()
     try:
         with reporting_to(scheduler.recorder, permits):
-            answer = lookup(ask.request)
+            answer = call(partial(requests.send, ask.request, ask.deadline), ask.request.timeout)
     except Exception as error:
+        requests.give_up()
         scheduler.failed(ask, error, clock())
     else:
         if permits.waited:

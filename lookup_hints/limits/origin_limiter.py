@@ -8,6 +8,7 @@ the lock, nothing waits for it here: permits are given a moment later, and stati
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from asyncio import Future
 from collections import deque
@@ -193,10 +194,11 @@ class OriginLimiter:
         while not self._permits.use() and (lack := self._take_permit()) is not None:
             seconds, why = lack
             self._check_wait(why, deadline, self.clock())
-            if deadline is not None and self.clock() >= deadline:
+            left = math.inf if deadline is None else deadline - self.clock()
+            if left <= 0:
                 raise NoTurn(f"{self._rules.source} allowed no request of this lookup within its timeout.")
             with reporting().waiting(why):
-                self.sleep(seconds)
+                self.sleep(min(seconds, left))
 
     def _take_permit(self, wanted: int = 1) -> Lack | None:
         """Take one of the permits that are ``wanted`` under the lock, or say what it lacks."""

@@ -151,23 +151,23 @@ class OpenedSync:
         self._thread: CallThread | None = None
         self._is_open = False
 
-    def lookup(self, request: LookupRequest) -> Answer:
-        """The connector's answer.
+    def call(self, work: Callable[[], T], timeout: float | None) -> T:
+        """What ``work`` gives on the thread of the connector.
 
         Raises:
-            LookupTimeout: it did not return within the time of the request, and a moment.
+            LookupTimeout: it did not return within ``timeout`` seconds, and a moment.
         """
         with self._lock:
             thread = self._thread = self._thread or CallThread("lookup_hints sync")
-        seconds = None if request.timeout is None else request.timeout + GRACE_SECONDS
         try:
-            return thread.call(partial(self._open_and_look_up, request), seconds)
+            return thread.call(work, None if timeout is None else timeout + GRACE_SECONDS)
         except CallTimeout:
             raise LookupTimeout(
-                f"{type(self.connector).__name__}.lookup has not returned within {request.timeout:g} s"
+                f"{type(self.connector).__name__}.lookup has not returned within {timeout:g} s"
             ) from None
 
-    def _open_and_look_up(self, request: LookupRequest) -> Answer:
+    def lookup(self, request: LookupRequest) -> Answer:
+        """The connector's answer; called on its thread."""
         with needing_its_driver(self.connector):
             if not self._is_open:
                 self.secrets |= known_secrets(self.connector)

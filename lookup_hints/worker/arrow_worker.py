@@ -262,7 +262,14 @@ class _Task:
     def _settled_rows(self) -> Iterator[Settled]:
         opened, inputs = self._opened, self._read_windows()
         if isinstance(opened, OpenedSync):
-            run = run_sync(self._scheduler, inputs, opened.lookup, clock=time.monotonic, sleep=time.sleep)
+            run = run_sync(
+                self._scheduler,
+                inputs,
+                opened.lookup,
+                clock=time.monotonic,
+                sleep=time.sleep,
+                call=opened.call,
+            )
         else:
             run = run_async(self._make_runner(opened), inputs, self._here.loop.call)
         return without_secrets(self._with_final_checks(run), opened.connector, opened.secrets)

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from lookup_hints.limits.rate_and_retry_budget import BUNCH_SECONDS
+from lookup_hints.limits.task_permits import _SPARE_SECONDS
 from lookup_hints.lookup_spec import (
     Budget,
     DeadLetters,
@@ -117,6 +118,7 @@ class Job:
         self.folder = new_folder(0)
         self.spec = self._choose_spec()
         self.workers: list[SimulatedProcess] = []
+        self.statements = 0
         self.most_workers = self.random.choice((1, 2, 3))
         self.attempts: list[Attempt] = []
         self.invalidated: dict[int, float] = {}
@@ -234,7 +236,8 @@ class Job:
                 self.disk,
             )
             self.world.setting = "\n".join(map(str, told))
-            for number in range(1, 1 + self.random.choice((1, 1, 2, 2, 3))):
+            self.statements = self.random.choice((1, 1, 2, 2, 3))
+            for number in range(1, 1 + self.statements):
                 self._prepare(number)
                 self._run_statement(number)
             self._settle()
@@ -260,7 +263,6 @@ class Job:
     def _prepare(self, number: int) -> None:
         """What comes between two statements."""
         random, world = self.random, self.world
-        self.source.statement = number
         if number > 1:
             this_thread().sleep(random.choice((0.0, 1.5, 20.0, 90.0)))
             if random.random() < 0.3:
@@ -408,7 +410,9 @@ class Job:
         for attempt in self.attempts:
             if attempt.thread is not None:
                 attempt.thread.join()
-        while any(queue.unfinished for each in self.workers if not each.is_dead for queue in each.queues):
+        while any(
+            queue.unfinished for each in self.workers if not each.is_dead for queue in each.queues
+        ) or any(each.until == inf and not each.process.is_dead for each in self.source.asked):
             this_thread().sleep(1.0)
         this_thread().sleep(1.0)
 
@@ -534,12 +538,15 @@ class Job:
         budget, asked = self.spec.settings.budget, self.source.asked
         if self.disk.failing or self.is_machine_reset:
             return  # each process may have limits of its own
-        if budget.concurrency is not None and "ignores-cancelling" not in self.source.faults:
-            moments = sorted([*((each.at, 1) for each in asked), *((each.until, -1) for each in asked)])
+        if budget.concurrency is not None:
+            # A permit that its task has not given back, as a call hangs, comes back by itself.
+            longest = self.spec.settings.timeout + _SPARE_SECONDS
+            ends = [min(each.until, each.process.died_at, each.at + longest) for each in asked]
+            moments = sorted([*((each.at, 1) for each in asked), *((end, -1) for end in ends)])
             at_once = 0
             for _, change in moments:
                 at_once += change
-                if at_once > budget.concurrency + self._lost:
+                if at_once > budget.concurrency:
                     raise Broken(f"{at_once} requests at once, and there may be {budget.concurrency}")
         if budget.rate is not None and not self.world.stalls:
             times = sorted(each.at for each in asked)
@@ -549,14 +556,15 @@ class Job:
                 if within > most:
                     raise Broken(f"{within} requests in a second, and there may be {budget.rate:g}")
         if budget.max_requests is not None:
-            for statement, requests in Counter(each.statement for each in asked).items():
-                if requests > budget.max_requests:
-                    raise Broken(f"statement {statement} sent {requests} requests of {budget.max_requests}")
-
-    @property
-    def _lost(self) -> int:
-        """Requests of processes that died: the source still works on them."""
-        return sum(each.until == inf or not self.world.is_alive(each.process) for each in self.source.asked)
+            statements = Counter(
+                None if each.thread is None or each.thread.task is None else each.thread.task.statement
+                for each in asked
+            )
+            beside = statements.pop(None, 0)  # of which statement a refresh is, the source cannot see
+            if any(requests > budget.max_requests for requests in statements.values()):
+                raise Broken(f"statements sent {dict(statements)} requests of {budget.max_requests} each")
+            if beside + sum(statements.values()) > budget.max_requests * self.statements:
+                raise Broken(f"{len(asked)} requests were sent, and {beside} of them to refresh rows")
 
     def _check_permits(self) -> None:
         """Nobody who lives holds a permit when all is over."""

@@ -181,7 +181,7 @@ _SEAMS: tuple[tuple[Any, str, Any], ...] = (
     *((each, "uuid4", _Unique) for each in (segment_files, full_table, full_cache, open_caches)),
     *((each, "shutil", SimulatedRemoval()) for each in (full_table, full_cache)),
     *((each, "Thread", _ThreadToStart) for each in (arrow_worker, full_cache)),
-    *((each, "Lock", SimulatedLock) for each in (arrow_worker, open_connectors, shared_limits)),
+    *((each, "Lock", SimulatedLock) for each in (arrow_worker, open_connectors, shared_limits, permits)),
     *((each, "POLL_SECONDS", 0.05) for each in (shared_limits, task_permits, origin_limiter)),
     (arrow_worker, "process", _OpenConnectors()),
     (arrow_worker, "Background", _Background),

@@ -21,7 +21,7 @@ from lookup_hints.spi.request_and_answer import (
     RowRequest,
     Rows,
 )
-from tests.simulation.world import SimulatedThread, World, asker, this_process, this_thread
+from tests.simulation.world import SimulatedProcess, SimulatedThread, World, asker, this_process, this_thread
 
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.int64())])
 VERSIONS = 100_000
@@ -56,7 +56,7 @@ class Ask:
         attempt: which one it was, as the library tells.
         thread: the thread of the task that asks.
         process: its process.
-        until: when it was over.
+        until: when it was over, or its process was.
         outcomes: what was answered for each key; None where that failed.
     """
 
@@ -64,8 +64,7 @@ class Ask:
     keys: list[int]
     attempt: int
     thread: SimulatedThread | None
-    process: int
-    statement: int
+    process: SimulatedProcess
     until: float = inf
     outcomes: dict[int, Found | None] = field(default_factory=dict)
 
@@ -81,7 +80,6 @@ class Source:
         """How probable each fault is."""
         self.latency = 0.05
         self.down: tuple[float, float] = (inf, inf)
-        self.statement = 0
         self.asked: list[Ask] = []
         self.failures = 0
 
@@ -117,14 +115,15 @@ class Source:
     # What is answered.
 
     def begin(self, keys: list[int], attempt: int) -> Ask:
-        this_process().work()
-        ask = Ask(self.world.now, keys, attempt, asker.get(None), this_process().number, self.statement)
+        process = this_process()
+        process.work()
+        ask = Ask(self.world.now, keys, attempt, asker.get(None), process)
         self.asked.append(ask)
-        self.world.tell(f"process {ask.process} asks for {keys}, attempt {attempt}")
+        self.world.tell(f"process {process.number} asks for {keys}, attempt {attempt}")
         return ask
 
     def end(self, ask: Ask) -> None:
-        ask.until = self.world.now
+        ask.until = min(self.world.now, ask.process.died_at)
 
     def _happens(self, fault: str) -> bool:
         return fault in self.faults and self.world.chance(self.faults[fault])

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context, ContextVar, copy_context
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 from pathlib import Path
 from queue import Empty, Full
 from random import Random
@@ -64,6 +65,7 @@ class SimulatedProcess:
     def __init__(self, world: World, number: int) -> None:
         self.world, self.number = world, number
         self.is_dead = False
+        self.died_at = inf
         self.lane = Lane(self)
         self.threads: list[SimulatedThread] = []
         self.files: set[int] = set()
@@ -531,7 +533,7 @@ class World:
 
         if process.is_dead:
             return
-        process.is_dead = True
+        process.is_dead, process.died_at = True, self.now
         self.tell(f"process {process.number} is killed")
         close_files(process)
         me = _thread.get(None)

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 import pyarrow as pa
 import pytest
 
-from lookup_hints.engine.permits import UNLIMITED, with_permits, with_permits_async
+from lookup_hints.engine.permits import UNLIMITED, BlockingRequests, with_permits_async
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.metrics.task_recorder import TaskRecorder
@@ -60,7 +60,7 @@ def test_a_request_is_told_with_its_keys_and_its_time(diary: Diary, clock: Clock
         return request.keys
 
     keys = request(3)
-    assert with_permits(lookup, Asked(names_of()), UNLIMITED, clock, diary)(keys) is keys.keys
+    assert BlockingRequests(lookup, Asked(names_of()), UNLIMITED, clock, diary).send(keys, None) is keys.keys
     assert diary.told == [("begin", 3), ("end", 1, 0.25, None)]
 
 
@@ -69,7 +69,7 @@ def test_a_request_that_fails_is_told_with_the_kind_of_its_error(diary: Diary, c
         raise ConnectorError("hunter2")
 
     with pytest.raises(ConnectorError):
-        with_permits(lookup, Asked(names_of()), UNLIMITED, clock, diary)(request(1))
+        BlockingRequests(lookup, Asked(names_of()), UNLIMITED, clock, diary).send(request(1), None)
     assert diary.told == [("begin", 1), ("end", 1, 0.0, "ConnectorError")]
 
 
@@ -110,13 +110,9 @@ async def _result(awaitable: object) -> object:
 
 
 def test_what_is_not_observed_is_asked_directly() -> None:
-    def lookup(request: LookupRequest) -> pa.Table:
-        return request.keys
-
     async def alookup(request: LookupRequest) -> pa.Table:
         return request.keys
 
-    assert with_permits(lookup, Asked(names_of()), UNLIMITED, time.monotonic) is lookup
     assert with_permits_async(alookup, Asked(names_of()), UNLIMITED, time.monotonic) is alookup
 
 

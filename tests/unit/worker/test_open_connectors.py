@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextvars
 import gc
+import os
 import threading
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import TimeoutError as NotInTime
+from functools import partial
 from threading import Event, get_ident
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from lookup_hints.engine.permits import with_permits
+from lookup_hints.engine.permits import BlockingRequests
 from lookup_hints.errors import LookupTimeout
+from lookup_hints.limits.origin_limiter import OriginLimiter
+from lookup_hints.limits.shared_limits import Rules, in_memory
 from lookup_hints.process.open_connectors import CallThread, CallTimeout, OpenedSync, Process
 from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable
@@ -60,20 +64,53 @@ def connector() -> Iterator[Hangs]:
     hangs.goes_on.set()
 
 
+def ask(opened: OpenedSync, request: LookupRequest) -> Answer:
+    return opened.call(partial(opened.lookup, request), request.timeout)
+
+
 def test_a_lookup_that_hangs_is_out_of_time(connector: Hangs) -> None:
     with Process().opened("people", lambda: connector, asynchronous=False) as opened:
         assert isinstance(opened, OpenedSync)
         with pytest.raises(LookupTimeout, match=r"Hangs\.lookup has not returned within 0\.01 s"):
-            opened.lookup(requested(1, timeout=0.01))
+            ask(opened, requested(1, timeout=0.01))
         with pytest.raises(LookupTimeout):  # it is not called a second time meanwhile
-            opened.lookup(requested(2, timeout=0.01))
+            ask(opened, requested(2, timeout=0.01))
         assert connector.called == ["open", "lookup"]
         connector.goes_on.set()
-        assert opened.lookup(requested(2, timeout=60.0)) == names_of()(requested(2))
+        assert ask(opened, requested(2, timeout=60.0)) == names_of()(requested(2))
         opened.close()
     assert connector.called == ["open", "lookup", "lookup", "close"]
     assert len(connector.threads) == 1, "a connection may belong to the thread that opened it"
     assert get_ident() not in connector.threads
+
+
+def test_a_call_keeps_its_permit_until_it_returns(connector: Hangs) -> None:
+    store, rules, clock = in_memory(), Rules(concurrency=1, adapts=False, capacity=1), lambda: 0.0
+    own, other = (OriginLimiter(store, rules, process=os.getpid(), clock=clock) for _ in range(2))
+    requests = BlockingRequests(connector.lookup, connector, own, clock)
+    opened = OpenedSync(connector)
+    with reporting_to(NOBODY, own.permits()), pytest.raises(LookupTimeout):
+        opened.call(partial(requests.send, requested(1), None), 0.01)
+    requests.give_up()
+    assert not other.try_acquire(), "the source still works on the call"
+    requests.close()
+    assert not other.try_acquire(), "its task is over, and the call is not"
+    connector.goes_on.set()
+    opened.call(lambda: None, 60.0)
+    assert other.try_acquire()
+    opened.close()
+
+
+def test_a_call_that_waits_for_the_one_before_takes_no_permit(connector: Hangs) -> None:
+    limiter = OriginLimiter(in_memory(), Rules(concurrency=2, rate=1.0), clock=lambda: 0.0)
+    opened = OpenedSync(connector)
+    for key in (1, 2):
+        requests = BlockingRequests(connector.lookup, connector, limiter, lambda: 0.0)
+        with reporting_to(NOBODY, limiter.permits()), pytest.raises(LookupTimeout):
+            opened.call(partial(requests.send, requested(key), None), 0.01)
+    assert limiter._permits.in_use == 1
+    connector.goes_on.set()
+    opened.close()
 
 
 def test_a_call_sees_the_context_of_its_caller_and_its_errors_come_back() -> None:
@@ -117,7 +154,7 @@ def test_a_thread_ends_with_its_connector(connector: Hangs) -> None:
     before = set(threading.enumerate())
     with Process().opened("people", lambda: connector, asynchronous=False) as opened:
         assert isinstance(opened, OpenedSync)
-        opened.lookup(requested(2))
+        ask(opened, requested(2))
         [own] = set(threading.enumerate()) - before
         opened.close()
     own.join(60.0)
@@ -152,7 +189,7 @@ def test_what_a_turn_takes_is_no_longer_there_for_the_lookup(
 
     turns: Any = Waits()
     limiter: Any = object()
-    asked = with_permits(lookup, Asked(names_of()), limiter, lambda: turns.now)
+    asked = BlockingRequests(lookup, Asked(names_of()), limiter, lambda: turns.now)
     with reporting_to(NOBODY, turns):
-        asked(requested(1, timeout=timeout))
+        asked.send(requested(1, timeout=timeout), timeout)
     assert seen == [left]
