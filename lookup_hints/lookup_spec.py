@@ -28,11 +28,13 @@ class DeadLetters:
         folder: an absolute path, or the URI of a folder.
         format: ``parquet`` or ``json``.
         application: the id of Spark's application, to distinguish statements of several applications.
+        copies: whether Spark may run copies of a task at once, of which any may win (``spark.speculation``).
     """
 
     folder: str
     format: str = "parquet"
     application: str = ""
+    copies: bool = False
 
     def __str__(self) -> str:
         return f"dead-letter in {self.folder} as {self.format}"

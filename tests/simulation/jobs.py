@@ -96,6 +96,8 @@ class Attempt:
     error: Exception | None = None
     is_done: bool = False
     """Whether all its rows came out."""
+    is_taken: bool = False
+    """Whether Spark took them."""
     counts: LookupMetrics | None = None
 
 
@@ -360,6 +362,7 @@ class Job:
                 for each in attempts:
                     if not _is_over(each) and each.thread is not None and self.world.chance(0.5):
                         self.world.kill(each.thread.process)  # as Spark does with the copy that is late
+                done.is_taken = True
                 return done
         raise TaskFailed(statement, partition) from attempts[-1].error
 
@@ -581,7 +584,7 @@ class Job:
                         )
 
     def _check_letters(self) -> None:
-        """Each key that a task gave up has its letter; a task that did not come to its end has none."""
+        """Each key that a task gave up has its letter; a run that did not come to its end has none."""
         wanted = self.spec.settings.dead_letters
         if wanted is None:
             return
@@ -590,14 +593,16 @@ class Job:
         for each in self.attempts:
             tasks[self._run_of(each.context), each.context.partition].append(each)
         for task, attempts in tasks.items():
-            letters = written.pop(task, [])
-            ended = [each for each in attempts if len(each.rows) == len(each.keys)]
-            if any(self._may_have_written(each, letters) for each in ended):
-                continue
-            if letters or any(each.is_done for each in attempts):
-                raise Broken(
-                    f"task {task} has dead letters of {letters}, and its attempts dropped other keys"
-                )
+            letters = written.pop(task, {})
+            ended = {each.context.number: each for each in attempts if len(each.rows) == len(each.keys)}
+            for number, keys in letters.items():
+                if number not in ended or not self._may_have_written(ended[number], keys):
+                    raise Broken(
+                        f"run {number} of task {task} left letters of {keys}, and dropped other keys"
+                    )
+            for each in attempts:
+                if each.is_taken and not self._may_have_written(each, letters.get(each.context.number, [])):
+                    raise Broken(f"the rows of {each.context} were taken, and its letters are {letters}")
         if written:
             raise Broken(f"there are dead letters of no task: {written}")
 
@@ -621,14 +626,14 @@ class Job:
         return set(letters) <= {key for key, rows in outcomes.items() if [] in rows}
 
 
-def _letters_in(folder: Path) -> dict[tuple[str, int], list[int]]:
-    """The keys of the dead letters of each task."""
-    found: dict[tuple[str, int], list[int]] = defaultdict(list)
+def _letters_in(folder: Path) -> dict[tuple[str, int], dict[int, list[int]]]:
+    """The keys of the dead letters of each run of each task."""
+    found: dict[tuple[str, int], dict[int, list[int]]] = defaultdict(dict)
     for path in folder.rglob("*.json"):
         if not path.name.startswith("_"):
-            partition = int(path.name.split("-")[2][1:])
-            for line in path.read_text().splitlines():
-                found[path.parent.name, partition].append(json.loads(json.loads(line)["key"])["id"])
+            _, _, partition, _, number, _ = path.name.split("-")
+            keys = [json.loads(json.loads(line)["key"])["id"] for line in path.read_text().splitlines()]
+            found[path.parent.name, int(partition[1:])][int(number[1:])] = keys
     return found
 
 

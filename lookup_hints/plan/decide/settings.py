@@ -303,7 +303,11 @@ def _dead_letters(given: _OptionsOfJoin, conf: Conf, unwritable: Unwritable) -> 
     if why is not None:
         message = f"Dead letters cannot be written to {folder}: {why.rstrip('.')}."
         raise given.error(given.problem(message, key, "on-error"))
-    return DeadLetters(**given.fields_of(DeadLetters), application=conf("spark.app.id") or "")
+    return DeadLetters(
+        **given.fields_of(DeadLetters),
+        application=conf("spark.app.id") or "",
+        copies=(conf("spark.speculation") or "").lower() == "true",
+    )
 
 
 def _error_limit(given: _OptionsOfJoin, key: str) -> Any:

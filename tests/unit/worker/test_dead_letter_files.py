@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 
 from lookup_hints.engine.outcomes import FailedKeys
 from lookup_hints.errors import ConnectorError, NotAllowed
@@ -38,13 +39,14 @@ class Task:
         self.folder = folder
         self.run = TaskRun(stage=3, partition=1, attempt=0, number=17)
         self.properties = {"spark.sql.execution.id": "5"}
+        self.copies = False
         monkeypatch.setattr(module, "task_run", lambda: self.run)
         monkeypatch.setattr(module, "job_property", self.properties.get)
         monkeypatch.setattr(module, "running_statement", lambda: self.properties["spark.sql.execution.id"])
 
     def letters(self, kind: str = "parquet", secrets: frozenset[str] = frozenset()) -> DeadLetterWriter:
         settings = LookupSettings(
-            False, on_error="null", dead_letters=DeadLetters(str(self.folder), kind, "app-1")
+            False, on_error="null", dead_letters=DeadLetters(str(self.folder), kind, "app-1", self.copies)
         )
         spec = LookupSpec(
             Asked(names_of(), PEOPLE),
@@ -109,7 +111,7 @@ def test_many_letters_are_written_in_parts_before_the_task_ends(task: Task) -> N
         assert not task.folder.exists()
         letters.keep(failed(*range(PART, PART + 500)))
         letters.write_full_parts()
-        assert [name.rpartition("/")[2][:4] for name in task.files] == ["_17-"]
+        assert ["/_lookup" in name for name in task.files] == [True]
         letters.keep(failed(7))
         letters.finish()
     assert [name[-13:] for name in task.files] == ["00001.parquet", "00002.parquet"]
@@ -162,27 +164,78 @@ def test_a_batch_that_starts_anew_takes_the_place_of_all_its_letters(task: Task)
     assert sorted({row["batch_id"] for row in task.rows()}) == [7, 8]
 
 
-def test_two_tasks_of_a_batch_that_starts_anew_remove_the_same_letters(
-    task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_tasks_of_a_batch_that_starts_anew_remove_the_same_letters(task: Task) -> None:
     task.properties["spark.jobGroup.id"] = "first"
     task.run = TaskRun(3, 0, 0, 17, ("query", 8))
     task.end(failed(0))
     task.properties["spark.jobGroup.id"] = "second"
-    outdated = module._TaskFiles._outdated_files
-
-    def found_by_both(files: module._TaskFiles) -> list[str]:
-        paths = outdated(files)
-        assert len(paths) == 1
-        monkeypatch.setattr(module._TaskFiles, "_outdated_files", outdated)
+    task.run = TaskRun(9, 0, 0, 19, ("query", 8))
+    with task.letters() as letters:
+        letters.keep(failed(0))
         task.run = TaskRun(9, 1, 0, 18, ("query", 8))
         task.end(failed(1))
-        return paths
-
-    monkeypatch.setattr(module._TaskFiles, "_outdated_files", found_by_both)
-    task.run = TaskRun(9, 0, 0, 19, ("query", 8))
-    task.end(failed(0))
+        assert task.keys == [1]
+        letters.finish()
     assert task.keys == [0, 1]
+
+
+def test_a_copy_that_is_late_leaves_the_letters_of_the_first_one(task: Task) -> None:
+    with task.letters() as late:
+        late.keep(failed(8))  # the source has answered another key meanwhile
+        task.run = TaskRun(3, 1, 1, 18)
+        task.end(failed(7))
+        assert task.keys == [7]
+        late.finish()
+    assert task.keys == [7, 8], "Spark may have taken the rows of either"
+
+
+def test_a_copy_that_begins_late_leaves_the_letters_of_one_that_may_be_running(task: Task) -> None:
+    task.copies = True
+    task.end(failed(7))  # its rows are being sorted, say
+    task.run = TaskRun(3, 1, 1, 18)
+    task.end()
+    assert task.keys == [7]
+
+
+class Dying(fs.LocalFileSystem):  # type: ignore[misc]
+    """Files of a process that is killed before its second step of a kind."""
+
+    step = ""
+    made = 0
+
+    def _make(self, step: str) -> None:
+        self.made += step == self.step
+        if self.made == 2:
+            raise KeyboardInterrupt
+
+    def move(self, source: str, target: str) -> None:
+        self._make("move")
+        super().move(source, target)
+
+    def delete_file(self, path: str) -> None:
+        self._make("delete_file")
+        super().delete_file(path)
+
+
+@pytest.mark.parametrize("step", ["move", "delete_file"])
+def test_a_repeated_task_that_is_killed_at_any_step_loses_no_letter(
+    task: Task, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    task.end(failed(*range(PART)), failed(PART))
+    task.run = TaskRun(3, 1, 1, 18)
+    with monkeypatch.context() as patch:
+        patch.setattr(Dying, "step", step)
+        patch.setattr(fs, "LocalFileSystem", Dying)
+        killed = task.letters().__enter__()  # whose ``__exit__`` nobody calls
+        for part in (failed(*range(PART)), failed(PART)):
+            killed.keep(part)
+            killed.write_full_parts()
+        with pytest.raises(KeyboardInterrupt):
+            killed.finish()
+    assert {*task.keys} == {*range(PART + 1)}
+    task.run = TaskRun(3, 1, 2, 19)
+    task.end(failed(5))
+    assert task.keys == [5]
 
 
 def test_a_letter_tells_what_failed_without_secrets_and_at_a_bounded_length(task: Task) -> None:
