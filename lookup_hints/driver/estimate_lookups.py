@@ -64,7 +64,9 @@ EXACT_BYTES = 64 * 1024**2
 """Of left sides that Spark thinks to be no larger, distinct keys are counted exactly."""
 
 _STANDARD_ERROR = 0.01
-# The number of a row in its partition is in the lower bits of its `monotonically_increasing_id`.
+_FIRST_ROWS, _FEWEST_REPEATED = 8192, 0.01
+# The number of a row in its partition is in the lower bits.
+_ROW = "monotonically_increasing_id()"
 _ROW_BITS = (1 << 33) - 1
 _SHUFFLE = re.compile(r"\bExchange\b")
 
@@ -187,36 +189,52 @@ class _Estimation:
             yield join, self._estimate_join(join, left, counted, windows)
 
     def _count_windows(self, group: Sequence[tuple[LookupJoin, LeftRowsToCount]]) -> _Counted:
-        wanted, counts, keys = list[str](), ["count(1)"], list[str]()
+        wanted, keys = [f"{_ROW} AS r"], list[str]()
         for number, (join, _) in enumerate(group):
             expressions = key_expressions(Analysis(join.use.statement, None), join)
             names = [f"k{number}_{at}" for at in range(len(expressions))]
             wanted += [f"{text} AS {name}" for text, name in zip(expressions, names, strict=True)]
             keys.append(f"{asked_key(join, names)} AS k{number}")
         join, left = group[0]
-        rows = ("spark_partition_id() AS p", f"monotonically_increasing_id() & {_ROW_BITS} AS n")
-        inner = self._left_text(join, left, [*rows, *wanted])
-        frame = self._scope.sql(inner, self._args)
-        size = bytes_of(explained_cost(frame))
+        inner = self._left_text(join, left, wanted)
+        explained = explained_cost(self._scope.sql(inner, self._args))
+        size = bytes_of(explained)
+        is_cut_alike = bool(explained) and not _SHUFFLE.search(explained)
+        window = f"{_window_of_row(is_careful=_is_careful(join))} AS w"
+        rows = f"SELECT {', '.join([window, *keys])} FROM ({inner})"  # noqa: S608
         is_exact = size is not None and size <= EXACT_BYTES
-        for number in range(len(group)):
-            key = f"k{number}"
-            of_key = (
-                f"count(DISTINCT {key})" if is_exact else f"approx_count_distinct({key}, {_STANDARD_ERROR})"
-            )
-            counts += [f"count({key})", of_key]
-        window = _window_expression(is_careful=_is_careful(join))
-        counting = (
-            f"SELECT {', '.join(counts)} FROM (SELECT p, {window} AS w, {', '.join(keys)}"  # noqa: S608
-            f" FROM ({inner})) GROUP BY p, w"
-        )
+        is_stable = is_cut_alike and self._sample is None
+        if not is_exact and len(group) == 1 and is_cut_alike and self._has_few_keys(rows):
+            return _Counted([self._count_few_keys(rows)], is_approximate=False, is_stable=is_stable)
+        of_key = "count(DISTINCT k{0})" if is_exact else f"approx_count_distinct(k{{0}}, {_STANDARD_ERROR})"
+        counts = [f"count(k{at}), {of_key.format(at)}" for at in range(len(group))]
+        counting = f"SELECT count(1), {', '.join(counts)} FROM ({rows}) GROUP BY w"  # noqa: S608
         found: Sequence[Row] = self._scope.sql(counting, self._args).collect()
         windows = [
             [WindowKeys(row[0], row[1 + 2 * at], row[2 + 2 * at]) for row in found]
             for at in range(len(group))
         ]
-        is_cut_alike = not _SHUFFLE.search(self._scope.explained(inner, self._args, "formatted"))
-        return _Counted(windows, not is_exact, is_cut_alike and self._sample is None)
+        return _Counted(windows, not is_exact, is_stable)
+
+    def _has_few_keys(self, rows: str) -> bool:
+        """Whether keys repeat among the first rows, so that grouping by them is cheaper than HyperLogLog."""
+        first = f"SELECT xxhash64(k0) FROM ({rows}) WHERE k0 IS NOT NULL LIMIT {_FIRST_ROWS}"  # noqa: S608
+        hashes = self._scope.sql(first, self._args).collect()
+        return len(hashes) - len(set(hashes)) >= _FEWEST_REPEATED * len(hashes)
+
+    # A group for each key, as count(DISTINCT) has, and not for each key of a window: it would have many more.
+    def _count_few_keys(self, rows: str) -> list[WindowKeys]:
+        """The keys of windows, 64 to a group: each key has a bit for each window that it is in."""
+        by_key = (
+            "SELECT shiftright(w, 6) AS g, k0, count(1) AS n, bit_or(shiftleft(1L, int(w & 63))) AS m"  # noqa: S608
+            f" FROM ({rows}) GROUP BY shiftright(w, 6), k0"
+        )
+        asking, bits = (f"IF(k0 IS NULL, 0L, {each})" for each in "nm")
+        counting = (
+            f"SELECT sum(n), sum({asking}), sum(bit_count({bits})), bit_count(bit_or({bits})), count(k0)"  # noqa: S608
+            f" FROM ({by_key}) GROUP BY g"
+        )
+        return [WindowKeys(*row) for row in self._scope.sql(counting, self._args).collect()]
 
     def _estimate_join(
         self, join: LookupJoin, left: LeftRowsToCount, counted: _Counted, windows: Sequence[WindowKeys]
@@ -224,7 +242,7 @@ class _Estimation:
         settings, notes = join.function.settings, list[str]()
         is_stable = counted.is_stable and not join.shuffled
         if is_stable and not left.why_more:
-            self._most_windows[join.use.index] = len(windows)
+            self._most_windows[join.use.index] = sum(each.windows for each in windows)
         rows = self._of_all_rows(counted.rows)
         keys = keys_of_windows(windows, is_approximate=counted.is_approximate, is_stable=is_stable)
         if self._sample is not None:
@@ -245,7 +263,11 @@ class _Estimation:
         estimate = self._less_cached(join, estimate, self._count_held(join, left))
         if settings.whole is not None:
             windows = ()
-        elif settings.cache is not None and len(windows) == 1 and estimate.keys is not None:
+        elif (
+            settings.cache is not None
+            and sum(each.windows for each in windows) == 1
+            and estimate.keys is not None
+        ):
             least = int(estimate.keys.least)
             windows = [WindowKeys(least, least, least)]
         return self._add_requests(estimate, join, windows, is_stable=is_stable)
@@ -408,11 +430,16 @@ def _is_careful(join: LookupJoin) -> bool:
     return join.function.by_row or join.function.settings.stops_early
 
 
-def _window_expression(*, is_careful: bool) -> str:
-    """The number of the window that takes row ``n`` of a task."""
-    bounds = window_bounds(is_careful=is_careful)
-    cases = " ".join(f"WHEN n < {bound} THEN {number}" for number, bound in enumerate(bounds))
-    return f"CASE {cases} ELSE {len(bounds)} + (n - {bounds[-1]}) div {LARGEST_WINDOW} END"
+def _window_of_row(*, is_careful: bool) -> str:
+    """The number of the window, over all tasks, that takes the row ``r``."""
+    starts = window_bounds(is_careful=is_careful)
+    cases = [
+        f"WHEN r & {_ROW_BITS} >= {start} THEN {number * LARGEST_WINDOW - start}"
+        for number, start in enumerate(starts, 1)
+    ]
+    # A shift is much cheaper than a division. The last case comes first, as most rows are in it.
+    bits = LARGEST_WINDOW.bit_length() - 1
+    return f"shiftright(r + CASE {' '.join(reversed(cases))} ELSE 0 END, {bits})"
 
 
 # --- streams ----------------------------------------------------------------------------------------

@@ -68,17 +68,39 @@ class Figure:
 
 @dataclass(frozen=True)
 class WindowKeys:
-    """What one window of a task holds.
+    """What one window of a task holds, or several together.
 
     Args:
         rows: its rows.
         asking: rows among them whose key has no NULL.
-        keys: distinct keys among these.
+        counted: distinct keys among these, counted once per window.
+        windows: how many windows have a key.
+        distinct: distinct keys over all these windows; None: the keys of the one window.
     """
 
     rows: int
     asking: int
-    keys: int
+    counted: int
+    windows: int = 1
+    distinct: int | None = None
+
+    @property
+    def keys(self) -> int:
+        """The keys; HyperLogLog may count more than there are rows."""
+        return min(self.counted, self.asking)
+
+    @property
+    def most_in_one(self) -> int:
+        """No window has more keys, and all together have no fewer distinct ones."""
+        return self.keys if self.distinct is None else self.distinct
+
+    def requests(self, largest: int, smallest: int) -> tuple[int, int]:
+        """How many requests there are at least and at most, if each but the last has so many keys."""
+        if not self.keys:
+            return 0, 0
+        windows = self.windows
+        most = windows + (self.keys - windows) // smallest
+        return max(windows, -(-self.keys // largest)), min(most, windows * -(-self.most_in_one // smallest))
 
 
 def window_bounds(*, is_careful: bool) -> list[int]:
@@ -100,11 +122,11 @@ def keys_of_windows(windows: Sequence[WindowKeys], *, is_approximate: bool, is_s
         is_stable: whether the run will cut the same windows; a shuffle may cut others.
     """
     asking = sum(each.asking for each in windows)
-    keys = sum(min(each.keys, each.asking) for each in windows)
+    keys = sum(each.keys for each in windows)
     error = HYPERLOGLOG_ERROR if is_approximate else 0.0
     if is_stable:
         return Figure(math.floor(keys * (1 - error)), min(asking, math.ceil(keys * (1 + error))), keys)
-    fewest = max((min(each.keys, each.asking) for each in windows), default=0)
+    fewest = max((each.most_in_one for each in windows), default=0)
     return Figure(math.floor(fewest * (1 - error)), asking, keys)
 
 
@@ -126,15 +148,14 @@ def requests_of_windows(
         return keys
     is_quick = seconds is not None and seconds < SLOW_SECONDS
     smallest = min(FIRST_KEYS if is_quick else FEWEST_KEYS, batch_size)
-    found = [min(each.keys, each.asking) for each in windows]
-    counted = sum(found)
+    counted = sum(each.keys for each in windows)
     if not counted:
         return keys if keys.is_exact else Figure(math.ceil(keys.least / batch_size), keys.most)
-    fewest, most = (sum(-(-each // size) for each in found) for size in (batch_size, smallest))
+    fewest, most = map(sum, zip(*(each.requests(batch_size, smallest) for each in windows), strict=True))
     if keys.is_exact and keys.least == counted:
         return Figure(fewest, most, fewest if fewest == most else None)
     # Each window adds one request at most that is not full. In other tasks each key may be one.
-    partly_full = len(windows) + (keys.most or 0) // smallest
+    partly_full = sum(each.windows for each in windows) + (keys.most or 0) // smallest
     bound = keys.most if keys.most is None or not is_stable else min(keys.most, partly_full)
     return Figure(math.ceil(keys.least / batch_size), bound)
 

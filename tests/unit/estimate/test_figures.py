@@ -45,6 +45,32 @@ def _windows(*keys: int) -> list[WindowKeys]:
 
 
 @given(
+    keys=st.lists(st.integers(0, 20_000), min_size=1, max_size=9),
+    batch_size=st.integers(1, 9000),
+    seconds=st.sampled_from([None, 0.001, 9.0]),
+    is_stable=st.booleans(),
+)
+def test_windows_that_are_counted_together_give_a_range_that_holds_that_of_each(
+    keys: list[int], batch_size: int, seconds: float | None, is_stable: bool
+) -> None:
+    apart, asking = _windows(*keys), sum(map(bool, keys))
+    together = [WindowKeys(2 * sum(keys), 2 * sum(keys), sum(keys), asking, max(keys))]
+    ranges = []
+    for each in (apart, together):
+        found = keys_of_windows(each, is_approximate=False, is_stable=is_stable)
+        requests = requests_of_windows(
+            each, found, batch_size=batch_size, seconds=seconds, is_stable=is_stable
+        )
+        ranges.append((found, requests))
+    (found, requests), (wider_found, wider) = ranges
+    assert found == wider_found
+    assert wider.least <= requests.least
+    assert requests.most is not None
+    assert wider.most is not None
+    assert requests.most <= wider.most
+
+
+@given(
     keys=st.lists(st.integers(0, 20_000), min_size=1, max_size=5),
     batch_size=st.integers(1, 9000),
     slow=st.lists(st.booleans(), min_size=1, max_size=9),
