@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from lookup_hints.spi import TEXT, AsyncLookup, ConnectorError, Option, Outcomes, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest
+from tests.spark.counting import CountingConnector
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,3 +69,22 @@ class DownConnector(SyncLookup):
     def lookup(self, request: LookupRequest) -> pa.Table:
         """Fail."""
         raise ConnectorError("down", permanent=True)
+
+
+class TroubledConnector(CountingConnector):
+    """Rows in memory; each request takes a line of the file ``troubles``: to fail, to fail for good, or to find nothing."""
+
+    OPTIONS: ClassVar[tuple[Option, ...]] = (
+        *CountingConnector.OPTIONS,
+        Option("troubles", TEXT, "A file of lines: fails, ill or empty. Without a line the rows are given."),
+    )
+
+    def lookup(self, request: LookupRequest) -> pa.Table:
+        """The rows, unless a line says otherwise."""
+        file = Path(self.table.options["troubles"])
+        trouble, _, later = file.read_text(encoding="utf-8").partition("\n")
+        file.write_text(later, encoding="utf-8")
+        rows = super().lookup(request)
+        if trouble in ("fails", "ill"):
+            raise ConnectorError(f"the source {trouble}", permanent=trouble == "ill")
+        return rows.slice(0, 0) if trouble == "empty" else rows
