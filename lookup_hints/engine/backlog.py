@@ -16,6 +16,7 @@ from lookup_hints.engine.adaptive_batch_size import RequestSize
 from lookup_hints.engine.arrow import Keys, Placed, absent, count_up_to, distinct_keys, holds
 from lookup_hints.engine.event_log import EventLog
 from lookup_hints.engine.input_window import HeldWindows, Window
+from lookup_hints.engine.null_keys import alike_in_nulls, null_columns_at
 from lookup_hints.engine.permits import RequestLimiter
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.task_recorder import RequestObserver, TaskRecorder
@@ -49,6 +50,11 @@ class Part:
     @property
     def keys(self) -> pa.Table:
         return self.batch.window.keys.take(self.positions)
+
+    @property
+    def null_columns(self) -> tuple[str, ...]:
+        """The columns in which all its keys are NULL; no key is in the others."""
+        return null_columns_at(self.batch.window.keys, self.positions[0].as_py())
 
     def among(self, chosen: pa.Array) -> Part:
         return replace(self, positions=self.positions.take(chosen))
@@ -191,12 +197,16 @@ class FreshKeys:
         self._queue.append((window, positions))
 
     def take(self, room: int) -> tuple[Window, pa.Array]:
-        """The next keys of one window, ``room`` at most: their positions."""
+        """The next keys of one window, ``room`` at most, NULL in the same columns: their positions."""
         window, positions = self._queue.popleft()
-        if len(positions) > room:
-            self._queue.appendleft((window, positions[room:]))
-            positions = positions[:room]
-        return window, positions
+        taken, others = positions[:room], positions[room:]
+        alike = alike_in_nulls(window.keys, taken)
+        if alike is not None:
+            others = pa.concat_arrays([taken.filter(pc.invert(alike)), others])
+            taken = taken.filter(alike)
+        if len(others):
+            self._queue.appendleft((window, others))
+        return window, taken
 
     def put_back(self, window: Window, positions: pa.Array, windows: Iterable[Window]) -> None:
         """Take keys back that were not asked; ``windows`` are all, in their order."""

@@ -287,18 +287,24 @@ class RequestScheduler:
         return Part(batch, positions, attempt=1)
 
     def _due_parts(self, now: float, room: int) -> list[Part]:
-        """Parts that are due, of ``room`` keys together at most; the last one is cut to fit."""
+        """Due parts that are NULL in the same columns, of ``room`` keys at most; the last is cut to fit."""
         parts: list[Part] = []
+        unlike: list[tuple[float, Part]] = []
         while room and (found := self._state.waiting.take_due(now)) is not None:
             due, part = found
             if part.batch.deadline <= now:  # all slots were taken for that long
                 self._settling.give_up(part, out_of_time(self._state.spec, part, None))
+                continue
+            if parts and part.null_columns != parts[0].null_columns:
+                unlike.append((due, part))
                 continue
             if len(part) > room:
                 part, others = part.cut(room)
                 self._state.waiting.add(others, due)
             parts.append(part)
             room -= len(part)
+        for due, part in unlike:
+            self._state.waiting.add(part, due)
         return parts
 
     def _ask_again(self, parts: Sequence[Part], now: float) -> ScheduledRequest:

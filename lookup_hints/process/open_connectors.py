@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from lookup_hints.engine.arrow import conform
-from lookup_hints.engine.null_keys import look_up, look_up_async
+from lookup_hints.engine.null_keys import ask_beside_nulls
 from lookup_hints.errors import ConnectorError, InternalError, LookupTimeout
 from lookup_hints.spi import (
     AcquiresPermits,
@@ -173,7 +173,7 @@ class OpenedSync:
                 self.secrets |= known_secrets(self.connector)
                 self.connector.open()
                 self._is_open = True
-            return look_up(self.connector.lookup, request)
+            return self.connector.lookup(ask_beside_nulls(request))
 
     def close(self) -> None:
         with self._lock:
@@ -208,7 +208,7 @@ class OpenedAsync:
     async def lookup(self, request: LookupRequest) -> Answer:
         with needing_its_driver(self.connector):
             await asyncio.shield(self._open_task())  # a lookup out of time takes no other's connection away
-            return await look_up_async(self.connector.alookup, request)
+            return await self.connector.alookup(ask_beside_nulls(request))
 
     async def lookup_row(self, request: RowRequest) -> Rows:
         ask = self._ask_row

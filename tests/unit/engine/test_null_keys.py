@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pyarrow as pa
@@ -10,10 +9,12 @@ import pytest
 
 from lookup_hints.cache.store.hashing import comparable, equal, hash_is_exact, hashes_of
 from lookup_hints.cache.store.hashing import is_null_key as is_marked
-from lookup_hints.engine.arrow import distinct_keys, is_null_key, positions_of, without_keys
-from lookup_hints.engine.null_keys import look_up, look_up_async
+from lookup_hints.engine.arrow import distinct_keys, is_null_key, place, positions_of, without_keys
+from lookup_hints.engine.backlog import FreshKeys
+from lookup_hints.engine.input_window import Window
+from lookup_hints.engine.null_keys import ask_beside_nulls
 from lookup_hints.lookup_spec import NULL_IS_KEY
-from lookup_hints.spi.request_and_answer import Answer, LookupRequest, Outcomes
+from lookup_hints.spi.request_and_answer import LookupRequest
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.string())])
 MARKED = pa.schema([each.with_metadata(NULL_IS_KEY) for each in (SCHEMA.field("a"), SCHEMA.field("b"))])
@@ -48,51 +49,25 @@ def test_a_null_in_another_column_is_no_key() -> None:
     assert left_out.to_pylist() == [{"a": None, "b": None}, {"a": 2, "b": "x"}]
 
 
-@pytest.mark.parametrize(
-    "asked", [[(1, None)], [(1, "x"), (None, "x")], [(None, None), (1, "x"), (None, "x"), (1, None)]]
-)
+def test_keys_that_are_null_in_the_same_columns_are_taken_together() -> None:
+    window = Window(distinct_keys(keys((1, None), (2, "x"), (3, None), (None, "y"), (4, "z"), (None, None))))
+    fresh = FreshKeys()
+    fresh.add(window, window.everything)
+    taken = [fresh.take(3)[1].to_pylist() for _ in range(4)]
+    assert taken == [[0, 2], [1, 4], [3], [5]]
+    assert not fresh
+
+
+@pytest.mark.parametrize("asked", [[(1, None)], [(1, "x"), (2, "x")], [(None, "x")], [(None, None)]])
 def test_a_source_is_asked_for_columns_that_are_null(asked: list[tuple[Any, Any]]) -> None:
-    requests: list[LookupRequest] = []
-
-    def lookup(request: LookupRequest) -> Answer:
-        requests.append(request)
-        return rows_of(request)
-
-    async def lookup_async(request: LookupRequest) -> Answer:
-        return rows_of(request)
-
     request = LookupRequest(keys(*asked), SCHEMA)
-    for answer in (look_up(lookup, request), asyncio.run(look_up_async(lookup_async, request))):
-        assert isinstance(answer, Outcomes)
-        assert answer.positions is not None
-        found = list(zip(answer.positions.to_pylist(), answer.rows.column("c").to_pylist(), strict=True))
-        assert sorted(found) == sorted((asked.index(row[:2]), row[2]) for row in ROWS if row[:2] in asked)
-    patterns = {tuple(value is None for value in key) for key in asked}
-    assert len(requests) == len(patterns)
-    assert all(
-        each.nulls == tuple(name for name in "ab" if name not in each.key_columns) for each in requests
-    )
-
-
-def test_keys_without_a_null_are_one_request_as_it_is() -> None:
-    request = LookupRequest(keys((1, "x"), (2, "y")), SCHEMA)
-    seen: list[LookupRequest] = []
-    look_up(lambda each: seen.append(each) or rows_of(each), request)  # type: ignore[func-returns-value]
-    assert seen == [request]
-    assert seen[0] is request
-
-
-def test_failures_and_notes_keep_their_keys() -> None:
-    error = ValueError("scripted")
-
-    def lookup(request: LookupRequest) -> Answer:
-        last = request.keys.num_rows - 1
-        return Outcomes(SCHEMA.empty_table(), pa.array([], pa.int32()), {last: error}, {0: request.nulls})
-
-    answer = look_up(lookup, LookupRequest(keys((1, None), (2, "x"), (3, None), (4, "y")), SCHEMA))
-    assert isinstance(answer, Outcomes)
-    assert answer.failures == {2: error, 3: error}
-    assert answer.notes == {0: ("b",), 1: ()}
+    own = ask_beside_nulls(request)
+    assert own.nulls == tuple(name for name in "ab" if name not in own.key_columns)
+    assert (own is request) == (not own.nulls)
+    assert own.keys.num_rows == len(asked)
+    placed = place(rows_of(own), request, "source")
+    found = list(zip(placed.positions.to_pylist(), placed.rows.column("c").to_pylist(), strict=True))
+    assert sorted(found) == sorted((asked.index(row[:2]), row[2]) for row in ROWS if row[:2] in asked)
 
 
 def test_an_answer_with_null_belongs_to_the_key_with_null() -> None:
