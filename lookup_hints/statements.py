@@ -60,7 +60,7 @@ _SET = re.compile(r"\s*SET\s+(['\"`]?)(?P<key>[\w.-]+)\1\s*=\s*(?P<value>.*)", r
 _SECURITY = "lookup.security."
 ESTIMATE = "estimate"
 """The mode of EXPLAIN that counts left sides, and is not Spark's."""
-_MODES = ("EXTENDED", "CODEGEN", "COST", "FORMATTED", "ESTIMATE")
+EXPLAIN_MODES = ("EXTENDED", "CODEGEN", "COST", "FORMATTED", "ESTIMATE")
 
 
 def own_setting(text: SqlText) -> tuple[str, str] | None:
@@ -142,7 +142,7 @@ def explained(text: SqlText) -> tuple[SqlText, str] | None:
     """
     if not text.starts_with("EXPLAIN"):
         return None
-    has_mode = text.code.is_word(1, *_MODES)
+    has_mode = text.code.is_word(1, *EXPLAIN_MODES)
     mode = text.code[1].text.lower() if has_mode else "formatted"
     return text.blank_before(text.code[has_mode].end), mode
 

@@ -273,7 +273,7 @@ def _add_estimate_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--ask",
-        type=int,
+        type=_parse_keys,
         metavar="KEYS",
         help="with --estimate: look up so many keys at most, to know those of the lookups behind",
     )
@@ -323,6 +323,12 @@ def _parse_share(text: str) -> float:
     if not 0 < share <= 1:
         raise argparse.ArgumentTypeError(f"a share such as 1% or 0.01 is needed, not {text!r}")
     return share
+
+
+def _parse_keys(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a number of keys such as 100 is needed, not {text!r}")
+    return int(text)
 
 
 def _parse_address(text: str) -> MetricsAddress:

@@ -17,7 +17,7 @@ from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut
 from lookup_hints.sql.tokens import Tokens
 from lookup_hints.sql.words import FIRST_WORDS, NEVER_ALIASES, OFFERED_WORDS
-from lookup_hints.statements import SESSION_KEYS
+from lookup_hints.statements import EXPLAIN_MODES, SESSION_KEYS
 from lookup_hints.tables.registry import connector_class, connector_names, retry_predicates
 
 if TYPE_CHECKING:
@@ -275,11 +275,15 @@ def _complete_name(
     joined = relations(text)
     columns = [(column, alias) for alias, table in joined for column in names.columns(table)]
     aliases = [(alias, "table") for alias, _ in joined]
+    is_start = not before
+    first: tuple[str, ...] = FIRST_WORDS
+    if len(before) == 1 and before[0].is_word("EXPLAIN"):
+        is_start, first = True, (*EXPLAIN_MODES, *FIRST_WORDS)
     words = [
         (word.lower() if typed.islower() else word, "")
-        for word in ((*OFFERED_WORDS, *FIRST_WORDS) if before else FIRST_WORDS)
+        for word in (first if is_start else (*OFFERED_WORDS, *FIRST_WORDS))
     ]
-    offered = [*columns, *aliases, *words] if before else words
+    offered = words if is_start else [*columns, *aliases, *words]
     return _match_prefix(typed, dict.fromkeys(offered))
 
 

@@ -64,3 +64,20 @@ def test_the_page_names_the_hook_of_pre_commit() -> None:
     assert re.findall(r"- id: (.*)", config) == re.findall(
         r"- id: (.*)", (ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--ask", "0"], "argument --ask: a number of keys such as 100 is needed, not '0'"),
+        (["--ask", "many"], "argument --ask: a number of keys such as 100 is needed, not 'many'"),
+        (["--sample", "2"], "argument --sample: a share such as 1% or 0.01 is needed, not '2'"),
+    ],
+)
+def test_wrong_options_of_an_estimate_are_told_before_anything_starts(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "no_such_file.sql", "--estimate", *options])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
