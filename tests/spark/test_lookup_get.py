@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import UnsupportedOperationException
 
 from lookup_hints.errors import QueryError
 from tests.queries.worlds import Data, World, Worlds
@@ -83,6 +84,19 @@ def test_a_stream_has_the_value(world: World, tmp_path: Path) -> None:
         (3, "-"),
         (4, "-"),
     ]
+
+
+def test_spark_takes_the_source_of_a_merge(world: World) -> None:
+    """Its own tables cannot take the rows: it says so once it has understood all of the statement."""
+    source = "SELECT no, lookup_get('c', 'name', k) AS n FROM o"
+    world.session.sql("CREATE TABLE values_merged (no BIGINT, n STRING) USING parquet")
+    try:
+        with pytest.raises(UnsupportedOperationException, match="does not support MERGE INTO TABLE"):
+            world.session.sql(
+                f"MERGE INTO values_merged t USING ({source}) s ON t.no = s.no WHEN NOT MATCHED THEN INSERT *"
+            )
+    finally:
+        world.session.spark.sql("DROP TABLE values_merged")
 
 
 def test_a_function_of_the_users_own_is_left_alone(world: World) -> None:

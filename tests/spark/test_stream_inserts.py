@@ -56,6 +56,10 @@ class Place:
             "CREATE TEMPORARY TABLE people (id BIGINT, name STRING, country STRING) WITH ("
             f"'connector' = 'tests.spark.counting:CountingConnector', 'rows' = '{PEOPLE}', 'log' = '{folder}/log')"
         )
+        self.sql(
+            "CREATE TEMPORARY TABLE names (id BIGINT, name STRING, country STRING, PRIMARY KEY (id) NOT ENFORCED)"
+            """ WITH ('connector' = 'memory', 'rows' = '[[0, "Ann", "US"], [1, null, "DE"], [3, "Cem", null]]')"""
+        )
         self.checkpoint("first")
         self.sql("SET lookup.stream.trigger = available-now")
 
@@ -110,6 +114,12 @@ INSERTS = {
         "n BIGINT",
         "",
         "SELECT v.id FROM STREAM visits v LEFT SEMI JOIN people p ON v.person = p.id",
+    ),
+    "lookup_get": (
+        "n BIGINT, who STRING, place STRING",
+        "",
+        "SELECT v.id, lookup_get('names', 'name', v.person), lookup_get('names', 'country', person, '??')"
+        " FROM STREAM visits v WHERE lookup_get('names', 'country', v.person, 'none') IS NOT NULL",
     ),
     "without a lookup": ("n BIGINT", "", "SELECT id FROM STREAM visits WHERE id > 10"),
 }

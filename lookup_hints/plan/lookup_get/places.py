@@ -139,7 +139,10 @@ def _home_of(statement: Statement, scopes: Scopes, call: ValueCall) -> tuple[Blo
     block = statement.structure.block_at(call.first)
     if block is None:
         reason = "it stands in no query whose FROM could hold the lookup"
-        raise refused(statement, call, reason, "Use it in the query that gives the rows.")
+        tip = "Use it in the query that gives the rows."
+        if statement.tokens.is_word(0, "MERGE"):
+            tip = "Use it in the query of USING: USING (SELECT ..., lookup_get(...) AS value FROM ...)."
+        raise refused(statement, call, reason, tip)
     inner = block
     while True:
         inside = block.source is not None and block.source.first <= call.first <= block.source.last

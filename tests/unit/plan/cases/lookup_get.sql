@@ -250,3 +250,29 @@ FROM orders o |> SELECT o. |> WHERE lookup_get('customers', 'zip', k) = 'x' |> S
 line 1, column 37: lookup_get cannot be here: its step of the pipe cannot be read. Look at the end of the step before.
 FROM orders o |> SELECT o. |> WHERE lookup_get('customers', 'zip', k) = 'x' |> SELECT k
                                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: in the source of MERGE
+MERGE INTO t USING (SELECT o.id, lookup_get('customers', 'name', o.k) AS name FROM orders o) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *
+-- becomes:
+MERGE INTO t USING (SELECT o.id, coalesce(__lookup_relation_get_1.`__lookup_relation_get_1_name`) AS name FROM orders o LATERAL VIEW OUTER inline(ask_customers(o.k)) __lookup_relation_get_1 AS `__lookup_relation_get_1_name`) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *
+
+-- case: in an action of MERGE
+MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'name', o.k)
+-- refused:
+line 1, column 80: lookup_get cannot be here: it stands in no query whose FROM could hold the lookup. Use it in the query of USING: USING (SELECT ..., lookup_get(...) AS value FROM ...).
+MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'name', o.k)
+                                                                               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: in the condition of MERGE
+MERGE INTO t USING orders o ON t.name = lookup_get('customers', 'name', o.k) WHEN MATCHED THEN DELETE
+-- refused:
+line 1, column 41: lookup_get cannot be here: it stands in no query whose FROM could hold the lookup. Use it in the query of USING: USING (SELECT ..., lookup_get(...) AS value FROM ...).
+MERGE INTO t USING orders o ON t.name = lookup_get('customers', 'name', o.k) WHEN MATCHED THEN DELETE
+                                        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: in UPDATE
+UPDATE t SET name = lookup_get('customers', 'name', k) WHERE id > 1
+-- refused:
+line 1, column 21: lookup_get cannot be here: it stands in no query whose FROM could hold the lookup. Use it in the query that gives the rows.
+UPDATE t SET name = lookup_get('customers', 'name', k) WHERE id > 1
+                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
