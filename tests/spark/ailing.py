@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from lookup_connectors.memory import MemoryConnector
 
-from lookup_hints.spi import TEXT, AsyncLookup, ConnectorError, Option, Outcomes, SyncLookup
+from lookup_hints.spi import (
+    TEXT,
+    Answer,
+    AsyncLookup,
+    ConnectorError,
+    NearestCondition,
+    NearestLookup,
+    Option,
+    Outcomes,
+    PlacedRows,
+    SyncLookup,
+)
 from lookup_hints.spi.request_and_answer import LookupRequest
-from tests.spark.counting import CountingConnector
+from tests.spark.counting import CountingConnector, write_down
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,12 +92,54 @@ class TroubledConnector(CountingConnector):
         Option("troubles", TEXT, "A file of lines: fails, ill or empty. Without a line the rows are given."),
     )
 
-    def lookup(self, request: LookupRequest) -> pa.Table:
+    def lookup(self, request: LookupRequest) -> Answer:
         """The rows, unless a line says otherwise."""
         file = Path(self.table.options["troubles"])
         trouble, _, later = file.read_text(encoding="utf-8").partition("\n")
         file.write_text(later, encoding="utf-8")
-        rows = super().lookup(request)
+        rows = self.find(request)
         if trouble in ("fails", "ill"):
             raise ConnectorError(f"the source {trouble}", permanent=trouble == "ill")
-        return rows.slice(0, 0) if trouble == "empty" else rows
+        return (
+            PlacedRows(request.schema.empty_table(), pa.array([], pa.int32())) if trouble == "empty" else rows
+        )
+
+    async def alookup(self, request: LookupRequest) -> Answer:
+        """The same."""
+        return self.lookup(request)
+
+    def find(self, request: LookupRequest) -> Answer:
+        """The rows of each key."""
+        return super().lookup(request)
+
+
+class TroubledFinder(TroubledConnector, NearestLookup):
+    """The same, and the source itself finds the nearest vectors among the rows of a key."""
+
+    def can_find_nearest(self, nearest: NearestCondition, *, among: tuple[str, ...]) -> bool:
+        """By ``vector_l2_distance``."""
+        return nearest.metric == "l2" and bool(among)
+
+    def find(self, request: LookupRequest) -> Answer:
+        """The nearest rows, found by comparing each with each."""
+        nearest = request.nearest
+        if nearest is None:
+            return super().find(request)
+        write_down(request, Path(self.table.options["log"]))
+        (column,), names = nearest.columns, request.key_columns
+        read = [*request.schema.names, *({column, *names, *nearest.ties} - {*request.schema.names})]
+        schema = pa.schema([self.table.schema.field(name) for name in read])
+        rows = pa.Table.from_batches(MemoryConnector.scan(self, schema), schema)
+        held = [each for each in enumerate(rows.to_pylist()) if each[1][column] is not None]
+        found: list[tuple[int, int]] = []
+        for position, asked in enumerate(request.keys.to_pylist()):
+            *key, vector = asked.values()
+            near = sorted(
+                (math.dist(row[column], vector), *(row[name] for name in nearest.ties), at)
+                for at, row in held
+                if [row[name] for name in names] == key
+            )
+            found += [(position, each[-1]) for each in near[: nearest.most]]
+        positions, taken = zip(*found, strict=True) if found else ((), ())
+        answer = rows.take(pa.array(taken, pa.int64())).select(request.schema.names)
+        return PlacedRows(answer, pa.array(positions, pa.int32()))

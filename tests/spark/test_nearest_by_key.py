@@ -44,6 +44,16 @@ QUERY = (
 FOUND = ["10", "10", "11", "14", "14", None, None, None]
 BOTH_KEYS = QUERY.replace("c.g = o.g", "c.g = o.g AND c.h = o.h")
 KEYS = Counter({("'a'",): 1, ("'b'",): 1, ("'none'",): 1})
+WORKER, SOURCE = "tests.spark.ailing:TroubledConnector", "tests.spark.ailing:TroubledFinder"
+PAIRS = Counter(
+    {
+        ("'a'", "[1.0, 0.0]"): 1,
+        ("'a'", "[9.0, 9.5]"): 1,
+        ("'b'", "[0.0, 1.0]"): 1,
+        ("'none'", "[0.0, 1.0]"): 1,
+    }
+)
+OTHERS = [("b", 1), ("b", 2), ("none", 1)]
 RETRY = "'retry-strategy'='fixed_delay', 'fixed-delay'='10 ms', 'max-attempts'='3'"
 
 
@@ -67,9 +77,7 @@ class Searched:
             "cid INT, g STRING, h INT, v ARRAY<FLOAT>",
             HELD,
             key="cid",
-            connector="tests.spark.ailing:TroubledConnector",
-            troubles=str(self.troubles),
-            **options,
+            **{"connector": WORKER, "troubles": str(self.troubles), **options},
         )
 
     def check(
@@ -194,7 +202,7 @@ def test_a_letter_names_the_keys_without_the_vector(searched: Searched, runner: 
     assert {row.cid for row in session.sql(text).collect()} == {None}
     kept = letters(session.spark, folder)
     assert sorted(str(letter["key"]) for letter in kept) == [
-        json.dumps({"g": g, "h": h}) for g, h in (("a", 1), ("b", 1), ("b", 2), ("none", 1))
+        json.dumps({"g": g, "h": h}) for g, h in [("a", 1), *OTHERS]
     ]
     assert {(letter["table"], letter["error"], letter["attempts"]) for letter in kept} == {
         ("c", "the source ill", 1)
@@ -237,3 +245,91 @@ def test_the_rows_of_a_key_are_cached_for_each_vector(searched: Searched, runner
     assert searched.requests == 0
     assert searched.found("'cache'='none'") == ["11", "14"]
     assert set(searched.asked) == {("'a'",), ("'b'",)}
+
+
+# --- the source finds the nearest rows: it is asked by key and vector ---
+
+
+@pytest.mark.parametrize("runner", ["true", "false"])
+def test_a_source_that_searches_is_asked_for_each_key_and_vector_once(
+    searched: Searched, runner: str
+) -> None:
+    searched.hold(connector=SOURCE)
+    text = QUERY.format(hint="", kind="LEFT", most=1, where="")
+    assert "found by the source" in searched.twins.session.explain(text)
+    hint = f"'async'='{runner}', 'batch-size'='10'"
+    assert searched.found(hint) == FOUND
+    assert searched.asked == PAIRS
+    searched.trouble("fails", "fails")
+    assert searched.found(f"{hint}, 'retry-predicate'='exception', {RETRY}") == FOUND
+    assert searched.asked == Counter(dict.fromkeys(PAIRS, 3))
+    searched.trouble("empty")
+    assert searched.found(f"{hint}, 'retry-predicate'='lookup_miss', {RETRY}") == FOUND
+    assert searched.asked == Counter({pair: 4 if pair[0] == "'none'" else 2 for pair in PAIRS})
+    assert searched.found(hint, most=2)[:10] == ["10", "10", "10", "11", "11", "11", "13", "13", "14", "14"]
+
+
+def test_a_letter_of_a_source_that_searches_names_the_key_and_the_vector(searched: Searched) -> None:
+    searched.hold(connector=SOURCE)
+    searched.trouble("ill")
+    folder = searched.folder / "letters"
+    hint = f"/*+ LOOKUP('table'='c', 'batch-size'='10', 'on-error'='dead-letter', 'dead-letter.path'='{folder}') */"
+    session = searched.twins.session
+    assert session.sql(BOTH_KEYS.format(hint=hint, kind="LEFT", most=1, where="")).count() == 8
+    kept = letters(session.spark, folder)
+    asked = [("a", 1, [1.0, 0.0]), ("a", 1, [9.0, 9.5]), *((g, h, [0.0, 1.0]) for g, h in OTHERS)]
+    assert sorted(str(letter["key"]) for letter in kept) == [
+        json.dumps({"g": g, "h": h, "nearest to v": v}) for g, h, v in asked
+    ]
+    # So the letters alone tell what to look up again.
+    again = session.sql(
+        "SELECT o.g, o.h, c.cid FROM (SELECT k.g, k.h, k.`nearest to v` AS v FROM (SELECT DISTINCT"
+        f" from_json(key, 'g STRING, h INT, `nearest to v` ARRAY<FLOAT>') AS k FROM parquet.`{folder}`)) o"
+        " LEFT JOIN c EXACT NEAREST 1 BY DISTANCE"
+        " CASE WHEN c.g = o.g AND c.h = o.h THEN vector_l2_distance(c.v, o.v) END"
+    )
+    found = [("a", 1, 10), ("a", 1, 11), ("b", 1, 13), ("b", 2, 14), ("none", 1, None)]
+    assert sorted(map(tuple, again.collect()), key=str) == found
+
+
+def test_a_cache_keeps_the_rows_of_a_key_where_the_source_could_search(searched: Searched) -> None:
+    searched.hold(**{"connector": SOURCE, "lookup.cache": "partial", "batch-size": "10"})
+    assert searched.found() == FOUND
+    assert searched.asked == KEYS
+    searched.found(most=2)
+    assert searched.requests == 0
+
+
+# --- streams ---
+
+
+@pytest.mark.parametrize(
+    ("connector", "gate"), [(WORKER, "c.g = o.g"), (SOURCE, "c.g = o.g AND c.h = o.h"), (WORKER, "")]
+)
+def test_a_stream_finds_what_spark_finds_in_a_table(searched: Searched, connector: str, gate: str) -> None:
+    searched.hold(connector=connector)
+    session, plain = searched.twins.session, searched.twins.plain
+    rows = session.spark.table("o")
+    arrived = str(searched.folder / "arrived")
+    for half in ("id <= 4", "id > 4"):
+        rows.where(half).coalesce(1).write.mode("append").parquet(arrived)
+    stream = session.spark.readStream.schema(rows.schema).option("maxFilesPerTrigger", 1).parquet(arrived)
+    stream.createOrReplaceTempView("arriving")
+    distance = "vector_l2_distance(c.v, o.v)"
+    by = f"CASE WHEN {gate} THEN {distance} END" if gate else distance
+    text = f"SELECT o.id, c.cid FROM {{}} o LEFT JOIN c EXACT NEAREST 2 BY DISTANCE {by}"
+    name = f"near_{searched.folder.name}".replace("-", "_")
+    query = (
+        session.sql(text.format("arriving"))
+        .writeStream.trigger(availableNow=True)
+        .format("memory")
+        .queryName(name)
+        .start()
+    )
+    query.awaitTermination()
+    assert len([each for each in query.recentProgress if each.numInputRows]) == 2
+    expected = plain.sql(text.format("o")).collect()
+    assert sorted(session.spark.table(name).collect(), key=str) == sorted(expected, key=str)
+    calls = searched.twins.calls("c")
+    assert bool(calls.requests) == bool(gate)
+    assert bool(calls.scans) == (not gate)
