@@ -33,7 +33,7 @@ def blocks_of(text: str) -> list[tuple[str, str]]:
         ("as-of.md", 4),
         ("one-value-by-key.md", 8),
         ("spark-catalog.md", 3),
-        ("nearest.md", 2),
+        ("nearest.md", 4),
     ],
 )
 def test_the_examples_of_a_page(
