@@ -310,7 +310,7 @@ class LookupSession:
         Args:
             query: a statement, or a DataFrame that ``sql`` or ``lookup_join`` of this session gave.
             args: values of the statement's parameter markers.
-            sample: the share of left rows to count, such as 0.01; figures are ranges then.
+            sample: the share of keys to count, such as 0.01; their number is a range then.
             ask: how many keys of a lookup are looked up, at most, to know those of the lookups behind it.
             line: where the statement begins in its file.
 

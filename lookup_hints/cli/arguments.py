@@ -269,7 +269,7 @@ def _add_estimate_options(command: argparse.ArgumentParser) -> None:
         "--sample",
         type=_parse_share,
         metavar="SHARE",
-        help="with --estimate: count this share of the left rows, such as 1%%; figures are ranges then",
+        help="with --estimate: count this share of the keys, such as 1%%; figures are ranges then",
     )
     command.add_argument(
         "--ask",

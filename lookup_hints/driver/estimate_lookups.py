@@ -18,12 +18,13 @@ from lookup_hints.estimate.figures import (
     LARGEST_WINDOW,
     UNKNOWN,
     Figure,
+    KeysOfSample,
     Money,
     Pace,
     SampledKeys,
     WindowKeys,
-    bounds_of_count,
     keys_of_windows,
+    last_hash_of_share,
     money_of,
     requests_of_windows,
     seconds_of,
@@ -80,6 +81,7 @@ class _Counted:
     windows: Sequence[Sequence[WindowKeys]]
     is_approximate: bool
     is_stable: bool
+    samples: Sequence[KeysOfSample] = ()
 
     @property
     def rows(self) -> int:
@@ -106,8 +108,8 @@ def estimate_lookups(
     )
     estimation = _Estimation(prepared, plan, scope, options)
     lookups = estimation.lookups()
-    part = "" if options.sample is None else f" for {options.sample:.4g} of its rows"
-    ran = f"The left side was run{part} and counted; {estimation.looked_up}." if lookups else ""
+    part = "" if options.sample is None else f" {options.sample:.4g} of its keys were"
+    ran = f"The left side was run and{part} counted; {estimation.looked_up}." if lookups else ""
     return StatementEstimate(tuple(lookups), reads, ran)
 
 
@@ -154,25 +156,16 @@ class _Estimation:
         return [found[join.use.index] for join in self._plan.joins]
 
     def _left_text(self, join: LookupJoin, left: LeftRowsToCount, wanted: Sequence[str]) -> str:
-        sampled = () if self._sample is None else (f"rand() < {self._sample}",)
         analysis = Analysis(join.use.statement, None)
-        return analysis.selecting(left.home, left.left, wanted, (*left.conditions, *sampled))
+        return analysis.selecting(left.home, left.left, wanted, left.conditions)
 
     def _rows_of(self, join: LookupJoin, left: LeftRowsToCount) -> Figure | None:
         """The left rows, which bound a lookup whose keys are not known before it runs."""
         counting = f"SELECT count(1) FROM ({self._left_text(join, left, ['1 AS one'])})"  # noqa: S608
         try:
-            count = int(self._scope.sql(counting, self._args).collect()[0][0])
+            return Figure.exactly(self._scope.sql(counting, self._args).collect()[0][0])
         except Exception:  # Spark cannot analyse this part of the statement alone
             return None
-        return self._of_all_rows(count)
-
-    def _of_all_rows(self, counted: int) -> Figure:
-        """The rows of which a sample has ``counted``."""
-        if self._sample is None:
-            return Figure.exactly(counted)
-        least, most = (round(bound / self._sample) for bound in bounds_of_count(counted))
-        return Figure(max(counted, least), most, round(counted / self._sample))
 
     def _estimate_group(
         self, group: Sequence[tuple[LookupJoin, LeftRowsToCount]]
@@ -185,8 +178,8 @@ class _Estimation:
             for join, _ in group:
                 yield join, self._unknown_estimate(join, f"Spark cannot count its left side alone: {reason}")
             return
-        for (join, left), windows in zip(group, counted.windows, strict=True):
-            yield join, self._estimate_join(join, left, counted, windows)
+        for at, (join, left) in enumerate(group):
+            yield join, self._estimate_join(join, left, counted, at)
 
     def _count_windows(self, group: Sequence[tuple[LookupJoin, LeftRowsToCount]]) -> _Counted:
         wanted, keys = [f"{_ROW} AS r"], list[str]()
@@ -203,9 +196,12 @@ class _Estimation:
         window = f"{_window_of_row(is_careful=_is_careful(join))} AS w"
         rows = f"SELECT {', '.join([window, *keys])} FROM ({inner})"  # noqa: S608
         is_exact = size is not None and size <= EXACT_BYTES
-        is_stable = is_cut_alike and self._sample is None
+        if self._sample is not None:
+            samples = [self._count_sample(rows, at) for at in range(len(group))]
+            windows = [windows for windows, _ in samples]
+            return _Counted(windows, False, is_cut_alike, [sample for _, sample in samples])
         if not is_exact and len(group) == 1 and is_cut_alike and self._has_few_keys(rows):
-            return _Counted([self._count_few_keys(rows)], is_approximate=False, is_stable=is_stable)
+            return _Counted([self._count_few_keys(rows)], False, is_cut_alike)
         of_key = "count(DISTINCT k{0})" if is_exact else f"approx_count_distinct(k{{0}}, {_STANDARD_ERROR})"
         counts = [f"count(k{at}), {of_key.format(at)}" for at in range(len(group))]
         counting = f"SELECT count(1), {', '.join(counts)} FROM ({rows}) GROUP BY w"  # noqa: S608
@@ -214,7 +210,26 @@ class _Estimation:
             [WindowKeys(row[0], row[1 + 2 * at], row[2 + 2 * at]) for row in found]
             for at in range(len(group))
         ]
-        return _Counted(windows, not is_exact, is_stable)
+        return _Counted(windows, not is_exact, is_cut_alike)
+
+    # Keys are chosen by their hashes, and not rows at random: a key is counted in all its windows or in none.
+    def _count_sample(self, rows: str, at: int) -> tuple[list[WindowKeys], KeysOfSample]:
+        """The rows of all windows, and their keys among a share of all keys."""
+        assert self._sample is not None, "it is asked for"
+        key, last = f"k{at}", last_hash_of_share(self._sample)
+        by_window = (
+            f"SELECT w, IF(xxhash64({key}) <= {last}L, {key}, NULL) AS s, count(1) AS n, count({key}) AS a"  # noqa: S608
+            f" FROM ({rows}) GROUP BY ALL"
+        )
+        sums = "SELECT w, sum(n) AS n, sum(a) AS a, count(s) AS c"
+        counting = (
+            "SELECT w, sum(n), sum(a), sum(c), sum(c * c), count_if(c > 0)"  # noqa: S608
+            f" FROM ({sums} FROM ({by_window}) GROUP BY GROUPING SETS ((w), (s))) GROUP BY w"
+        )
+        found = self._scope.sql(counting, self._args).collect()
+        windows = [WindowKeys(*row[1:4]) for row in found if row[0] is not None]
+        pairs, squares, distinct = next((row[3:6] for row in found if row[0] is None), (0, 0, 0))
+        return windows, KeysOfSample(self._sample, distinct, pairs, squares)
 
     def _has_few_keys(self, rows: str) -> bool:
         """Whether keys repeat among the first rows, so that grouping by them is cheaper than HyperLogLog."""
@@ -237,18 +252,18 @@ class _Estimation:
         return [WindowKeys(*row) for row in self._scope.sql(counting, self._args).collect()]
 
     def _estimate_join(
-        self, join: LookupJoin, left: LeftRowsToCount, counted: _Counted, windows: Sequence[WindowKeys]
+        self, join: LookupJoin, left: LeftRowsToCount, counted: _Counted, at: int
     ) -> LookupEstimate:
-        settings, notes = join.function.settings, list[str]()
+        settings, notes, windows = join.function.settings, list[str](), counted.windows[at]
         is_stable = counted.is_stable and not join.shuffled
         if is_stable and not left.why_more:
             self._most_windows[join.use.index] = sum(each.windows for each in windows)
-        rows = self._of_all_rows(counted.rows)
-        keys = keys_of_windows(windows, is_approximate=counted.is_approximate, is_stable=is_stable)
-        if self._sample is not None:
-            asking = self._of_all_rows(sum(each.asking for each in windows))
-            keys = Figure(keys.least, asking.most)
-        elif not is_stable:
+        rows = Figure.exactly(counted.rows)
+        if counted.samples:
+            keys = counted.samples[at].keys_of_windows(windows, is_stable=is_stable)
+        else:
+            keys = keys_of_windows(windows, is_approximate=counted.is_approximate, is_stable=is_stable)
+        if not is_stable:
             notes.append("a shuffle before the lookup decides which keys its tasks share")
         if counted.is_approximate:
             notes.append("distinct keys are counted by HyperLogLog, to within 5 %")
@@ -256,8 +271,7 @@ class _Estimation:
             rows, keys = Figure(0, None), Figure(0, None)
             notes.append(left.why_more)
         elif left.why_fewer:
-            asking_most = sum(each.asking for each in windows) if rows.is_exact else rows.most
-            rows, keys = Figure(0, rows.most), Figure(0, asking_most)
+            rows, keys = Figure(0, rows.most), Figure(0, sum(each.asking for each in windows))
             notes.append(left.why_fewer)
         estimate = LookupEstimate(join.function.name, rows, keys, None, notes=tuple(notes))
         estimate = self._less_cached(join, estimate, self._count_held(join, left))
@@ -286,7 +300,8 @@ class _Estimation:
                 return replace(estimate, keys=Figure(0, keys.most), cached=f"{UNKNOWN}: {held}")
             asked = held.keys - held.held if keys.least else 0
             most = None if keys.most is None else max(asked, keys.most - held.held)
-            cached = f"{held.held:,} of {counted(held.keys, 'distinct key')}"
+            of_sample = "" if self._sample is None else " of the sample"
+            cached = f"{held.held:,} of {counted(held.keys, 'distinct key')}{of_sample}"
             return replace(estimate, keys=Figure(asked, most), cached=cached)
         switch = settings.switch
         if switch is None:
@@ -308,9 +323,13 @@ class _Estimation:
         names = [f"k{at}" for at in range(len(expressions))]
         wanted = [f"{text} AS {name}" for text, name in zip(expressions, names, strict=True)]
         listed = ", ".join(names[: len(join.function.key_schema)])
+        key = asked_key(join, names)
+        chosen = (
+            "" if self._sample is None else f" AND xxhash64({key}) <= {last_hash_of_share(self._sample)}L"
+        )
         query = (
             f"SELECT DISTINCT {listed} FROM ({self._left_text(join, left, wanted)})"  # noqa: S608
-            f" WHERE {asked_key(join, names)} IS NOT NULL"
+            f" WHERE {key} IS NOT NULL{chosen}"
         )
         look = shipped(count_held(join.function), install_tip=install_tip(join.function.connector))
         strip_annotations(look)
@@ -341,7 +360,7 @@ class _Estimation:
             return
         self._metrics = self._scope.state.functions.metrics()  # how long it took
         looked_up, last = rows[0][1:3] if rows else (0, 0)
-        share = 1.0 if looked_up < self._ask and self._sample is None else share_of_hashes(last)
+        share = 1.0 if looked_up < self._ask else share_of_hashes(last)
         for at, (join, each) in enumerate(behind, 3):
             sample = SampledKeys(looked_up, share, frozenset((row[0], row[at]) for row in rows))
             yield join.use.index, self._estimate_sampled(join, each, sample, found)

@@ -163,19 +163,62 @@ def requests_of_windows(
 _SIX_SIGMA = 6.0
 
 
-def bounds_of_count(counted: int) -> tuple[int, int]:
-    """The least and the most that is expected of a count that chance has made ``counted``.
+def bounds_of_count(counted: int, *, squares: int | None = None, largest: int = 1) -> tuple[int, int]:
+    """The least and the most that is expected of a sum that chance has made ``counted``.
+
+    Args:
+        counted: the sum.
+        squares: the sum of the squares of what was added; None where each is 1.
+        largest: no summand is larger.
 
     >>> bounds_of_count(100)
     (31, 170)
     """
-    spread = _SIX_SIGMA * (counted + _SIX_SIGMA**2) ** 0.5
+    spread = _SIX_SIGMA * ((counted if squares is None else squares) + (_SIX_SIGMA * largest) ** 2) ** 0.5
     return max(0, math.ceil(counted - spread)), math.ceil(counted + spread)
 
 
 def share_of_hashes(last: int) -> float:
     """The share of all keys whose hash, a signed number of 64 bits, is up to ``last``."""
     return (last + 2**63 + 1) / 2**64
+
+
+def last_hash_of_share(share: float) -> int:
+    """The hash that ends so large a share of all hashes.
+
+    >>> last_hash_of_share(0.5)
+    -1
+    """
+    return int(share * 2**64) - 2**63 - 1
+
+
+@dataclass(frozen=True)
+class KeysOfSample:
+    """What the keys with some hashes have shown of all keys of a left side.
+
+    Args:
+        share: the share of all keys that they are, about.
+        distinct: how many they are.
+        in_windows: the sum over them of how many windows each is in.
+        squares: the sum of the squares of these numbers.
+    """
+
+    share: float
+    distinct: int
+    in_windows: int
+    squares: int
+
+    def keys_of_windows(self, windows: Sequence[WindowKeys], *, is_stable: bool) -> Figure:
+        """The keys that are asked: distinct within each window of a task, as ``keys_of_windows`` has them."""
+        asking = sum(each.asking for each in windows)
+        fewest, _ = bounds_of_count(self.distinct)
+        if not is_stable:
+            return Figure(max(self.distinct, math.ceil(fewest / self.share)), asking)
+        most_windows = sum(each.asking > 0 for each in windows)
+        least, most = bounds_of_count(self.in_windows, squares=self.squares, largest=most_windows)
+        most = min(asking, math.ceil(most / self.share))
+        least = max(self.in_windows, math.ceil(least / self.share))
+        return Figure(least, most, min(most, max(least, round(self.in_windows / self.share))))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ class EstimateOptions:
     """How an estimate is made.
 
     Args:
-        sample: the share of left rows that are counted; None counts all.
+        sample: the share of keys that are counted; None counts all.
         ask: how many keys of a lookup are looked up, where the keys of others come from its rows; None: none.
 
     Raises:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lookup_hints import LookupSession
 from lookup_hints.driver import estimate_lookups
 from lookup_hints.errors import QueryError
+from lookup_hints.estimate.figures import Figure
 from lookup_hints.estimate.report import LookupEstimate
 from sql_examples.prepare_data import make_flights, source_folder
 from tests.spark.counting import Calls
@@ -114,9 +115,25 @@ def test_a_sample_gives_a_range_that_holds(counting: Counting, sample: float) ->
     query = "SELECT p.name FROM range(0, 100000, 1, 3) o LEFT JOIN numbers p ON p.id = o.id % 999"
     found = counting.session.estimate(query, sample=sample).lookups[0]
     keys, requests = counting.run(query, "numbers")
-    for figure, counted in ((found.rows, 100_000), (found.keys, keys), (found.requests, requests)):
+    assert found.rows == Figure.exactly(100_000)
+    for figure, counted in ((found.keys, keys), (found.requests, requests)):
         assert figure is not None
         assert figure.least <= counted <= (figure.most or 0)
+
+
+def test_a_sample_of_ten_percent_is_within_a_half(counting: Counting, flights: DataFrame) -> None:
+    path = str(counting.folder / "parts")
+    flights.repartition(2).write.parquet(path)
+    counting.table("planes", PLANES)
+    query = f"SELECT p.year FROM parquet.`{path}` f LEFT JOIN planes p ON f.tailnum = p.tailnum"
+    every = counting.session.estimate(query).lookups[0]
+    found = counting.session.estimate(query, sample=0.1).lookups[0]
+    assert every.keys is not None
+    assert found.keys is not None
+    assert found.keys.least >= every.keys.least / 2
+    assert (found.keys.most or 0) <= every.keys.least * 1.5
+    assert found.requests is not None
+    assert (found.requests.most or 0) < 500
 
 
 def test_a_shuffle_before_the_lookup_gives_a_range(counting: Counting) -> None:

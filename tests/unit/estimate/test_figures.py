@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from decimal import Decimal
 from math import ceil
 from random import Random
@@ -15,11 +16,13 @@ from lookup_hints.engine.adaptive_batch_size import CAREFUL_GROWTH, GROWTH, Requ
 from lookup_hints.estimate.figures import (
     LARGEST_WINDOW,
     Figure,
+    KeysOfSample,
     Money,
     Pace,
     SampledKeys,
     WindowKeys,
     keys_of_windows,
+    last_hash_of_share,
     money_of,
     requests_of_windows,
     seconds_of,
@@ -171,6 +174,26 @@ def test_sums_of_figures_keep_what_is_not_known() -> None:
     assert Figure.exactly(2) + Figure(1, 5) == Figure(3, 7)
     assert Figure.exactly(2) + Figure(1, None) == Figure(3, None)
     assert ceil((Figure.exactly(2) + Figure.exactly(3)).least) == 5
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_keys_with_some_hashes_bound_those_of_all_windows(seed: int) -> None:
+    """Of keys of which few are in many windows, and many in few."""
+    random = Random(seed)
+    share, skew = random.choice([0.01, 0.1, 0.5]), random.choice([0.3, 1.0, 4.0])
+    keys, rows = random.choice([3, 300, 9000]), random.choice([10, 500, 3000])
+    hashes = [random.randrange(-(2**63), 2**63) for _ in range(keys)]
+    cut = [{int(keys * random.random() ** skew) for _ in range(rows)} for _ in range(random.randint(1, 12))]
+    chosen = {key for key in range(keys) if hashes[key] <= last_hash_of_share(share)}
+    seen = Counter(key for window in cut for key in window & chosen)
+    sample = KeysOfSample(share, len(seen), sum(seen.values()), sum(each**2 for each in seen.values()))
+    windows = [WindowKeys(rows, rows, len(window & chosen)) for window in cut]
+    asked, distinct = sum(map(len, cut)), len(set().union(*cut))
+    found = sample.keys_of_windows(windows, is_stable=True)
+    assert found.least <= asked <= (found.most or 0)
+    found = sample.keys_of_windows(windows, is_stable=False)
+    assert found.least <= distinct
+    assert found.most == rows * len(cut)
 
 
 @pytest.mark.parametrize("behind", [1, 30, 800, 5000])
