@@ -1,7 +1,8 @@
 # make demo            a year of flights, enriched by lookups (needs Java 17 and Python 3.10, or newer)
 # make test            format, lint, types, and the tests of three kinds: unit, simulation and spark
 # make test-unit       tests without Spark and servers
-# make simulate        the whole runtime in made-up worlds, each of one seed (SEED=n RUNS=n, or SECONDS=n)
+# make simulate        the whole runtime in made-up worlds, each of one seed (SEED=n RUNS=n, or SECONDS=n); with
+#                      PLANTED=all, which seeds find the bugs of tests/simulation/planted.py
 # make test-spark      tests that ask one local Spark
 # make test-servers    connectors against servers that the tests start: PostgreSQL, MariaDB, HTTP, Redis
 # make test-processes  clusters, Connect servers, notebooks, the demo, warm workers, drivers that are killed
@@ -55,7 +56,8 @@ test-unit test-spark test-servers test-processes: java $(VENV)/spark.jsa
 # The seed is printed; that of a run that fails repeats it.
 SECONDS = 60
 simulate: $(VENV)/.dev
-	@$(BIN)/python -m tests.simulation.run $${SEED:+--seed "$$SEED"} $${RUNS:+--runs "$$RUNS"} --seconds $(SECONDS)
+	@$(BIN)/python -m tests.simulation.run $${SEED:+--seed "$$SEED"} $${RUNS:+--runs "$$RUNS"} --seconds $(SECONDS) \
+	  $${PLANTED:+--planted "$$PLANTED"}
 
 # What is slow because Spark answers each question twice; random trees of joins take as long as all the others. The
 # seed is printed, so that a failure can be repeated.

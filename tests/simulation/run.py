@@ -69,7 +69,8 @@ def run_seeds(seeds: list[int]) -> list[str]:
     return [story for seed in seeds if (story := story_of(seed)) is not None]
 
 
-def _begin_process(begun: Synchronized[int]) -> None:
+def begin_process(begun: Synchronized[int]) -> None:
+    """Let a process of a pool live in the simulated world from now on, on the next core after ``begun``."""
     with begun.get_lock():
         number = begun.value
         begun.value += 1
@@ -89,7 +90,7 @@ def run_beside(seeds: Iterator[int], seconds: float, processes: int) -> tuple[in
     stories: list[str] = []
     waiting: deque[tuple[int, Future[list[str]]]] = deque()
     context = get_context("spawn")
-    with ProcessPoolExecutor(processes, context, _begin_process, (context.Value("i", 0),)) as pool:
+    with ProcessPoolExecutor(processes, context, begin_process, (context.Value("i", 0),)) as pool:
         while True:
             is_over = time.monotonic() >= until or len(stories) >= _SHOWN
             while len(waiting) < 2 * processes and not is_over and (chunk := list(islice(seeds, _AT_ONCE))):
@@ -103,13 +104,21 @@ def run_beside(seeds: Iterator[int], seconds: float, processes: int) -> tuple[in
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=time.time_ns() // 1000 % 10**9, help="the first seed")
+    parser.add_argument("--seed", type=int, help="the first seed")
     parser.add_argument("--runs", type=int, help="how many seeds, one after the other")
     parser.add_argument("--seconds", type=float, default=60.0, help="where there is no number of runs")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--planted", help="the name of a bug to plant, or all: which seed finds it?")
     options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
-    seeds = count(options.seed) if options.runs is None else range(options.seed, options.seed + options.runs)
+    if options.planted is not None:
+        from tests.simulation.planted import MOST_RUNS, bugs_named, search_all
+
+        first, bugs = options.seed or 0, bugs_named(options.planted)
+        seeds = range(first, first + (options.runs or MOST_RUNS))
+        sys.exit(search_all(bugs, seeds, min(options.processes, len(bugs))) < len(bugs))
+    first = options.seed if options.seed is not None else time.time_ns() // 1000 % 10**9
+    print(f"seed {first}", flush=True)
+    seeds = count(first) if options.runs is None else range(first, first + options.runs)
     began = time.monotonic()
     seconds = options.seconds if options.runs is None else inf
     runs, stories = run_beside(
