@@ -114,8 +114,8 @@ def main() -> None:
         from tests.simulation.planted import MOST_RUNS, bugs_named, search_all
 
         first, bugs = options.seed or 0, bugs_named(options.planted)
-        seeds = range(first, first + (options.runs or MOST_RUNS))
-        sys.exit(search_all(bugs, seeds, min(options.processes, len(bugs))) < len(bugs))
+        some = range(first, first + (options.runs or MOST_RUNS))
+        sys.exit(search_all(bugs, some, min(options.processes, len(bugs))) < len(bugs))
     first = options.seed if options.seed is not None else time.time_ns() // 1000 % 10**9
     print(f"seed {first}", flush=True)
     seeds = count(first) if options.runs is None else range(first, first + options.runs)
