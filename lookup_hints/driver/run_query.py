@@ -16,6 +16,7 @@ from lookup_hints.errors import InternalError, Problem, UnsupportedLookup
 from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.planner import mentions_lookup
 from lookup_hints.plan.write.lateral_view import HIDDEN_PREFIX, PRIVATE_PREFIX, ROW
+from lookup_hints.sql.text_edits import Cut
 from lookup_hints.statements import SparkStatement
 from lookup_hints.streaming.insert import StreamInsert
 
@@ -65,7 +66,7 @@ def _run_planned(planned: LookupPlan, args: Args, scope: StatementScope) -> Data
         if planned.output is not None:
             # Before it writes, check that it would write the columns of the user's text.
             _check_columns(planned, _analyse_query(planned, scope, args))
-        return scope.sql(planned.sql, args)
+        return _run_part(planned, None, scope, args)
     except Exception as error:
         refuse_own_functions(error)
         raise
@@ -89,13 +90,24 @@ def _analyse_query(
 ) -> DataFrame:
     """The rows of the query that a plan has, which are not computed yet."""
     try:
-        return scope.sql(planned.query or planned.sql, args, into=into)
+        return _run_part(planned, planned.query_at, scope, args, into=into)
     except Exception as error:
         from pyspark.errors import AnalysisException
 
         refuse_own_functions(error)
         if planned.output and isinstance(error, AnalysisException):
             raise not_taken(error) from error
+        raise
+
+
+def _run_part(
+    planned: LookupPlan, part: Cut | None, scope: StatementScope, args: Args, *, into: bool = False
+) -> DataFrame:
+    """Run the planned text, or the query that it has at ``part`` of the user's."""
+    try:
+        return scope.sql(planned.sql if part is None else planned.sql_of(part), args, into=into)
+    except Exception as error:
+        planned.put_in_place(error, part)
         raise
 
 

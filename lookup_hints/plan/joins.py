@@ -12,14 +12,15 @@ from lookup_hints.plan.decide.access import AccessDecision
 from lookup_hints.plan.decide.settings import Choice
 from lookup_hints.plan.key_casts import KeyCast
 from lookup_hints.plan.key_conditions import Conditions, Conjunct, KeyEquality
+from lookup_hints.plan.lookup_get.rewrite import JoinsForCalls
 from lookup_hints.plan.parse.lookup_use import LookupUse
 from lookup_hints.plan.parse.query_blocks import Block, Relation
 from lookup_hints.plan.parse.statement import Statement
-from lookup_hints.plan.spark_analysis import Analysis, KeyQuestion, LeftSide, NamesAndTypes
+from lookup_hints.plan.spark_analysis import Analysis, KeyQuestion, LeftSide, NamesAndTypes, put_in_place
 from lookup_hints.plan.table_use import TableUse
 from lookup_hints.spi import Filter, TableSize
 from lookup_hints.spi.request_and_answer import NearestCondition, OrderCondition
-from lookup_hints.sql.text_edits import Cut, Edit, Fragment
+from lookup_hints.sql.text_edits import Cut, Edit, Fragment, spliced
 
 Join = TypeVar("Join", bound="FoundJoin")
 
@@ -284,9 +285,11 @@ class LookupPlan:
         scans: lookup tables read whole.
         output: the columns of the user's query by Spark's own analysis; None for statements that hold several
             queries, and when planned without Spark.
-        query: the query inside a statement that writes; None for one that is a query.
+        query_at: where the query is inside a statement that writes; None for one that is a query.
         notes: notes for the user about the whole statement.
         warnings: the subset of ``notes`` that is logged when it runs.
+        edits: what makes ``sql`` of the text.
+        calls: where calls of ``lookup_get`` made the text of another one.
     """
 
     text: str
@@ -294,9 +297,26 @@ class LookupPlan:
     joins: tuple[LookupJoin, ...] = ()
     scans: tuple[TableScan, ...] = ()
     output: NamesAndTypes | None = None
-    query: str | None = None
+    query_at: Cut | None = None
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    edits: tuple[Edit, ...] = ()
+    calls: JoinsForCalls | None = None
+
+    @property
+    def query(self) -> str | None:
+        """What Spark runs as the query inside a statement that writes; None for one that is a query."""
+        return None if self.query_at is None else self.sql_of(self.query_at)
+
+    def sql_of(self, part: Cut) -> str:
+        """What Spark runs as ``part`` of the user's text."""
+        return spliced(self.text, self.edits, part)
+
+    def put_in_place(self, error: Exception, part: Cut | None = None) -> None:
+        """Let an error about ``sql``, or what is ``part`` of it, show places and names of the user's text."""
+        put_in_place(error, self.text, self.edits, part or Cut(0, len(self.text)))
+        if self.calls is not None:
+            self.calls.put_in_place(error)
 
     def text_of(self, part: Fragment) -> str:
         """The user's text at ``part``, on one line."""

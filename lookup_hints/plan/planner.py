@@ -73,11 +73,9 @@ def plan(text: SqlText, hints: tuple[LookupHint, ...], context: Context) -> Look
     joined: JoinsForCalls | None = None
     try:
         joined = joins_for_calls(text, hints, context)
-        return (
-            _plan_text(text, hints, context)
-            if joined is None
-            else _plan_text(joined.text, joined.hints, context)
-        )
+        if joined is None:
+            return _plan_text(text, hints, context)
+        return replace(_plan_text(joined.text, joined.hints, context), calls=joined)
     except (LookupError, AttributeError, StopIteration, AssertionError, RuntimeError) as error:
         # A StopIteration inside a generator comes as a plain RuntimeError; those of PySpark are subclasses.
         if isinstance(error, RuntimeError) and type(error) is not RuntimeError:
@@ -212,8 +210,9 @@ def _write_plan(
         sql=spliced(statement.text, edits),
         joins=joins,
         scans=scans,
-        query=spliced(statement.text, edits, statement.queries[0]) if is_inside else None,
+        query_at=statement.queries[0] if is_inside else None,
         notes=(*notes, *notes_of_repeated(statement, joins)),
+        edits=tuple(edits),
     )
 
 

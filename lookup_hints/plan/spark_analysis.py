@@ -487,14 +487,23 @@ def guarded(statement: Statement, use: LookupUse) -> Iterator[Edit]:
 
 
 _PLACE = re.compile(r"(?P<before>; )?\bline (?P<line>\d+)(?P<comma>,?) pos (?P<column>\d+)")
-HOLDING_TEXT = ("_desc", "_message")
-"""Attributes with the text of PySpark's errors: those of the JVM, and those of Spark Connect."""
+_SUGGESTED = re.compile(r" Did you mean one of the following\? \[(`[^\]]*)\]\.")
+_PRIVATE_NAME = "`__lookup_"
+
+
+def change_text_of(error: Exception, change: Callable[[str], str]) -> None:
+    """Change what an error of PySpark says: of the JVM or of Spark Connect, and of Spark 3.5 or newer."""
+    for name in {"_desc", "_message", "desc", "message"} & vars(error).keys():
+        told = getattr(error, name)
+        if isinstance(told, str):
+            setattr(error, name, change(told))
 
 
 def put_in_place(error: Exception, text: str, edits: Sequence[Edit], part: Cut) -> None:
     """Change the places that ``error`` names in the analysed ``part`` to those in ``text``.
 
-    A place that is not found in ``text`` is left out, where the error says it last.
+    A place that is not found in ``text`` is left out, where the error says it last. Private names are not
+    suggested.
     """
 
     def moved(match: re.Match[str]) -> str:
@@ -504,10 +513,11 @@ def put_in_place(error: Exception, text: str, edits: Sequence[Edit], part: Cut) 
             return "" if before else match[0]
         return f"{before}line {found[0]}{match['comma']} pos {found[1]}"
 
-    for name in HOLDING_TEXT:
-        told = getattr(error, name, None)
-        if isinstance(told, str):
-            setattr(error, name, _PLACE.sub(moved, told))
+    def suggested(match: re.Match[str]) -> str:
+        names = [name for name in match[1].split(", ") if _PRIVATE_NAME not in name]
+        return match[0].replace(match[1], ", ".join(names)) if names else ""
+
+    change_text_of(error, lambda told: _SUGGESTED.sub(suggested, _PLACE.sub(moved, told)))
 
 
 def original_place(

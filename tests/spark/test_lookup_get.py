@@ -128,6 +128,46 @@ def test_sparks_error_is_about_the_users_text(world: World, key: str, shown: lis
     assert "__lookup" not in told.partition("\n")[0]
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "MERGE INTO placed t USING (\n SELECT no, lookup_get('c', 'name', kk) AS n FROM o) s ON t.no = s.no"
+            " WHEN MATCHED THEN DELETE",
+            ["`kk`", "[`o`.`k`, `o`.`no`]", "line 2 pos 36"],
+        ),
+        (
+            "MERGE INTO placed t USING (SELECT no, lookup_get('c', 'name', k) AS n FROM o) s\n ON t.no = s.nn"
+            " WHEN MATCHED THEN DELETE",
+            ["`s`.`nn`", "line 2 pos 11"],
+        ),
+        (
+            "DELETE FROM placed WHERE no IN (SELECT no FROM o\n WHERE lookup_get('c', 'name', o.kk) = 'a')",
+            ["`o`.`kk`", "[`o`.`k`, `o`.`no`]", "line 2 pos 31"],
+        ),
+        (
+            "DELETE FROM placed WHERE no IN (SELECT o.no FROM o JOIN c ON c.id = o.k\n WHERE o.kk = 'a')",
+            ["`o`.`kk`", "line 2 pos 7"],
+        ),
+        ("SELECT lookup_get('c', 'name', kk)", ["`kk` cannot be resolved. SQLSTATE", "line 1 pos 31"]),
+    ],
+)
+def test_sparks_error_about_a_whole_statement_is_about_the_users_text(
+    world: World, text: str, shown: list[str]
+) -> None:
+    from pyspark.errors import AnalysisException
+
+    world.session.sql("CREATE TABLE IF NOT EXISTS placed (no BIGINT, n STRING) USING parquet")
+    try:
+        with pytest.raises(AnalysisException) as caught:
+            world.session.sql(text)
+    finally:
+        world.session.spark.sql("DROP TABLE placed")
+    told = str(caught.value)
+    assert [each for each in ("UNRESOLVED_COLUMN", *shown) if each not in told] == []
+    assert "__lookup" not in told.partition("\n")[0]
+
+
 def test_a_value_of_a_key_that_is_not_grouped_by_is_sparks_error(world: World) -> None:
     from pyspark.errors import AnalysisException
 

@@ -32,14 +32,11 @@ from lookup_hints.plan.parse.query_parts import query_parts
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.scopes import Scopes
 from lookup_hints.plan.session_interface import Context
-from lookup_hints.plan.spark_analysis import HOLDING_TEXT, Analysis
+from lookup_hints.plan.spark_analysis import Analysis, change_text_of
 from lookup_hints.plan.spark_analysis import put_in_place as put_spark_error_in_place
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut, Edit, Fragment, original_offset
-
-# A private column in a list of those that Spark suggests.
-_SUGGESTED = re.compile(rf", `{OF_LOOKUP_GET}\d+`\.`[^`]*`|`{OF_LOOKUP_GET}\d+`\.`[^`]*`, ")
 
 
 @dataclass
@@ -112,14 +109,10 @@ class JoinsForCalls:
             error.args = (error.problems,)
             return
         put_spark_error_in_place(error, self.written, self.edits, Cut(0, len(self.written)))
-        for name in HOLDING_TEXT:
-            told = getattr(error, name, None)
-            if isinstance(told, str):
-                setattr(error, name, self._without_private(told))
+        change_text_of(error, self._without_private)
 
     def _without_private(self, text: str) -> str:
-        """``text`` with the tables' own names in place of private ones, and without suggestions of these."""
-        text = _SUGGESTED.sub("", text)
+        """``text`` with the tables' own names in place of private ones."""
         for join in reversed(self.joins):
             table = join.first.table.name
             text = text.replace(f"{join.alias}_", f"{table}.").replace(join.alias, table)
@@ -228,7 +221,7 @@ class _Rewriter:
             yield from self._edits_of_names(block)
         for place in dict.fromkeys(join.place for join in self.joins):
             here = [join for join in self.joins if join.place == place]
-            before = " FROM (SELECT 1)" if place.needs_from else ""
+            before = f" FROM (SELECT 1 AS {OF_LOOKUP_GET}0)" if place.needs_from else ""
             added = [fragment for join in here for fragment in join.fragments()]
             if place.opens > -1:
                 yield Edit(Cut(place.opens, place.opens), ("(",))

@@ -55,3 +55,25 @@ def test_the_written_query_stays_where_it_is() -> None:
     assert "LOOKUP" not in written
     assert "CACHE" not in written
     assert place_of("c.name", written) == place_of("c.name", text)
+
+
+def test_private_names_are_not_suggested() -> None:
+    error = SparkError(
+        "no `kk`. Did you mean one of the following? [`__lookup_relation_get_1`.`__lookup_relation_get_1_id`,"
+        " `o`.`k`]. SQLSTATE: 42703"
+    )
+    put_in_place(error, TEXT, EDITS, QUERY)
+    assert error._desc == "no `kk`. Did you mean one of the following? [`o`.`k`]. SQLSTATE: 42703"
+    error = SparkError("no `kk`. Did you mean one of the following? [`__lookup_1`]. SQLSTATE: 42703")
+    put_in_place(error, TEXT, EDITS, QUERY)
+    assert error._desc == "no `kk`. SQLSTATE: 42703"
+
+
+@pytest.mark.parametrize("attribute", ["_desc", "_message", "desc", "message"])
+def test_each_spark_has_its_own_attribute_for_what_it_says(attribute: str) -> None:
+    error = Exception()
+    line, column = place_of("o.nope", spliced(TEXT, EDITS, QUERY))
+    setattr(error, attribute, f"no `o`.`nope`; line {line} pos {column}")
+    put_in_place(error, TEXT, EDITS, QUERY)
+    line, column = place_of("o.nope", TEXT)
+    assert getattr(error, attribute) == f"no `o`.`nope`; line {line} pos {column}"

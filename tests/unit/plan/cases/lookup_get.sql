@@ -66,7 +66,7 @@ SELECT coalesce(__lookup_relation_get_2.`__lookup_relation_get_2_name`) AS n FRO
 -- case: a value without a FROM
 SELECT lookup_get('customers', 'name', 5)
 -- becomes:
-SELECT coalesce(__lookup_relation_get_1.`__lookup_relation_get_1_name`) AS `lookup_get('customers', 'name', 5)` FROM (SELECT 1) LATERAL VIEW OUTER inline(ask_customers((5))) __lookup_relation_get_1 AS `__lookup_relation_get_1_name`
+SELECT coalesce(__lookup_relation_get_1.`__lookup_relation_get_1_name`) AS `lookup_get('customers', 'name', 5)` FROM (SELECT 1 AS __lookup_relation_get_0) LATERAL VIEW OUTER inline(ask_customers((5))) __lookup_relation_get_1 AS `__lookup_relation_get_1_name`
 
 -- case: a key of both items of a list
 SELECT lookup_get('customers', 'name', o.k + z.k) AS n FROM orders o, zips z
