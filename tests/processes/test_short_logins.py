@@ -1,7 +1,8 @@
-"""A minute of lookups while each login ends after five seconds."""
+"""A minute of lookups while each login ends after five seconds; half of one in CI."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from threading import Thread
 
@@ -14,10 +15,10 @@ from tests.servers.postgres import running_server
 from tests.servers.redis import running_redis
 from tests.servers.short_logins import http_table, look_up_for, postgres_table, redis_table
 
-SECONDS = 60.0
+SECONDS = 30.0 if os.environ.get("CI") else 60.0
 
 
-def test_no_lookup_fails_in_a_minute() -> None:
+def test_no_lookup_fails_while_logins_end() -> None:
     failures: dict[str, list[Exception]] = {}
     for postgres in running_server():
         with (
@@ -43,4 +44,4 @@ def test_no_lookup_fails_in_a_minute() -> None:
             for thread in threads:
                 thread.join()
     assert failures == {"PostgresConnector": [], "RedisConnector": [], "HttpConnector": []}
-    assert all(len(issuer.given) >= 10 for issuer in (postgres_issuer, redis_issuer, http_issuer))
+    assert all(len(issuer.given) >= SECONDS / 6 for issuer in (postgres_issuer, redis_issuer, http_issuer))
