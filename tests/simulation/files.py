@@ -12,7 +12,7 @@ import io
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,12 @@ class Disk:
 
 def _damage(path: Path, random: Any) -> None:
     size = path.stat().st_size
+    if random.random() < 0.4 and size > 64:  # a block in the midst was not written
+        start = 8 * random.randrange(size // 8)
+        with path.open("r+b") as file:
+            file.seek(start)
+            file.write(bytes(min(random.choice((8, 64, 4096)), size - start)))
+        return
     kept = random.randrange(size + 1)
     if random.random() < 0.3:
         kept = 8 * (kept // 8)
@@ -140,7 +146,8 @@ class SimulatedOs:
 
     def scandir(self, path: Any) -> Any:
         disk().touch("listing", path, may_fail=False)
-        return iter(sorted(os.scandir(path), key=lambda each: each.name))
+        with os.scandir(path) as entries:
+            return nullcontext(iter(sorted(entries, key=lambda each: each.name)))
 
 
 def _some_of(data: Any) -> Any:

@@ -33,6 +33,12 @@ from lookup_hints.lookup_spec import (
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy
 from lookup_hints.worker.arrow_worker import look_up
+from tests.simulation.closer_checks import (
+    check_cache_answers,
+    check_cache_is_used,
+    check_delays,
+    remembered,
+)
 from tests.simulation.files import Disk, SimulatedPath, new_folder
 from tests.simulation.seams import set_memory
 from tests.simulation.source import FAULTS, Ask, RowConnector, Source, SourceConnector
@@ -92,6 +98,8 @@ class Attempt:
     invalidated: dict[int, float]
     ended: float = inf
     thread: SimulatedThread | None = None
+    read: list[float] = field(default_factory=list)
+    """When each of its rows was taken."""
     rows: list[Row] = field(default_factory=list)
     error: Exception | None = None
     is_done: bool = False
@@ -124,7 +132,7 @@ class Job:
         self.most_workers = self.random.choice((1, 2, 3))
         self.attempts: list[Attempt] = []
         self.invalidated: dict[int, float] = {}
-        self.is_machine_reset = False
+        self.is_machine_reset = self.has_strange_files = False
         self.kills = self.random.choice((0.0, 0.0, 0.3))
         self.twice = self.random.choice((0.0, 0.0, 0.0, 0.4))
         self.memory = self._choose_memory()
@@ -165,7 +173,7 @@ class Job:
             "ROWS_BYTES": choice((1, 60, 200, 10**6, 10**6)),
             "ANSWER_BYTES": choice((1, 60, 10**6, 10**6)),
             "WINDOW_BYTES": wide,
-            "HAND_OUT_BYTES": wide // 2,
+            "HAND_OUT_BYTES": max(1, wide // 2),
             "FIRST_ROWS": choice((1, 3, 1024)),
         }
 
@@ -299,6 +307,7 @@ class Job:
 
     def _leave_strange_files(self) -> None:
         """Another version, or somebody else, leaves files in all folders."""
+        self.has_strange_files = True
         for folder in [each for each in (self.folder / "executor").rglob("*") if each.is_dir()]:
             for name in (
                 "000000000007.1.abc.segment",
@@ -386,7 +395,7 @@ class Job:
             attempt.counts = counts
 
         try:
-            results: Any = look_up(self.spec, "people", self._batches(attempt.keys), report)
+            results: Any = look_up(self.spec, "people", self._batches(attempt), report)
             with closing(results):
                 for lists in results:
                     attempt.rows += [_plain(row) for row in lists.to_pylist()]
@@ -399,13 +408,15 @@ class Job:
         finally:
             attempt.ended = self.world.now
 
-    def _batches(self, keys: Sequence[int | None]) -> Iterator[Sequence[pa.Array]]:
-        start, world = 0, self.world
+    def _batches(self, attempt: Attempt) -> Iterator[Sequence[pa.Array]]:
+        start, world, keys = 0, self.world, attempt.keys
         while start < len(keys):
             size = self.random.choice((1, 3, 8))
             if world.chance(0.1):
                 this_thread().sleep(self.random.choice((0.01, 2.0)))
-            yield (pa.array(keys[start : start + size], pa.int64()),)
+            rows = pa.array(keys[start : start + size], pa.int64())
+            attempt.read += [world.now] * len(rows)
+            yield (rows,)
             start += size
 
     def _settle(self) -> None:
@@ -425,6 +436,9 @@ class Job:
         for attempt in self.attempts:
             self._check_attempt(attempt)
         self._check_requests()
+        check_delays(self)
+        check_cache_is_used(self)
+        check_cache_answers(self)
         self._check_permits()
         self._check_letters()
 
@@ -438,12 +452,12 @@ class Job:
             attempt.is_done and len(attempt.rows) < len(attempt.keys)
         ):
             raise Broken(f"{where} has {len(attempt.rows)} rows for {len(attempt.keys)}")
-        for key, row in zip(attempt.keys, attempt.rows, strict=False):
-            self._check_row(where, attempt, key, row)
+        for key, read, row in zip(attempt.keys, attempt.read, attempt.rows, strict=False):
+            self._check_row(where, attempt, key, read, row)
         if attempt.is_done:
             self._check_counts(where, attempt)
 
-    def _check_row(self, where: str, attempt: Attempt, key: int | None, row: Row) -> None:
+    def _check_row(self, where: str, attempt: Attempt, key: int | None, read: float, row: Row) -> None:
         settings = self.spec.settings
         if key is None:
             if row != []:
@@ -457,7 +471,7 @@ class Job:
         if any(each != key for each, _ in row):
             raise Broken(f"{where}: {key} found rows of another key: {row}")
         found = tuple(sorted(value for _, value in row))
-        since = self._oldest(attempt, key, bool(found))
+        since = self._oldest(attempt, key, read, bool(found))
         if found in self.source.rows_between(key, since, attempt.ended):
             return
         if not found and settings.on_error == "null" and may_fail:
@@ -467,8 +481,8 @@ class Job:
             f" {self.source.rows_between(key, since, attempt.ended)}"
         )
 
-    def _oldest(self, attempt: Attempt, key: int, is_found: bool) -> float:
-        """The first moment whose rows may have come out."""
+    def _oldest(self, attempt: Attempt, key: int, read: float, is_found: bool) -> float:
+        """The first moment whose rows may have come out, for a row that was ``read`` then."""
         settings, cache = self.spec.settings, self.spec.settings.cache
         invalidated = attempt.invalidated.get(key, -inf)
         if settings.whole is not None:
@@ -476,21 +490,22 @@ class Job:
         if settings.switch is not None:
             return self._begin_of(attempt.context.statement)
         if cache is None:
-            return attempt.started
+            return read
         stale = max(cache.stale_if_error, cache.stale_while_revalidate)
         age = cache.expire_after_write + stale if is_found else cache.missing_ttl or 0.0
-        return max(attempt.started - age, invalidated)
+        known = remembered(self, attempt, key)
+        return max(read - age, invalidated, -inf if known is None else known.at)
 
     def _begin_of(self, statement: int) -> float:
         return min(each.started for each in self.attempts if each.context.statement == statement)
 
-    def _asks_of(self, attempt: Attempt) -> list[Ask]:
+    def asks_of(self, attempt: Attempt) -> list[Ask]:
         return [each for each in self.source.asked if each.thread is attempt.thread]
 
     def _has_failed(self, attempt: Attempt, key: int) -> bool:
         """Whether the lookup of ``key`` may have failed: a request failed, was late, or got no permit."""
         settings = self.spec.settings
-        asks = [each for each in self._asks_of(attempt) if key in each.keys]
+        asks = [each for each in self.asks_of(attempt) if key in each.keys]
         if any(each.outcomes.get(key) is None for each in asks):
             return True
         is_bounded = settings.budget.is_limited or bool(self.source.failures) or self.disk.busy > 0
@@ -527,7 +542,7 @@ class Job:
         if not settings.retry.on_miss or settings.retry.on_exception or settings.whole or settings.switch:
             return
         for attempt in self.attempts:
-            asks = self._asks_of(attempt)
+            asks = self.asks_of(attempt)
             for key, row in zip(attempt.keys, attempt.rows, strict=False):
                 if key is None or row != []:
                     continue

@@ -201,6 +201,13 @@ _SEAMS: tuple[tuple[Any, str, Any], ...] = (
 )
 
 
+class _CacheLog(logging.Handler):
+    """Takes what the library logs of caches that it does without."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _world().cache_warnings.append(record.getMessage())
+
+
 class _EventLog(logging.Handler):
     """Takes the lines of the library's event log."""
 
@@ -230,20 +237,21 @@ def simulated() -> Iterator[None]:
         for module, name in product(_HOLDERS, _SIZES):
             if hasattr(module, name):
                 stack.callback(setattr, module, name, getattr(module, name))
-        log, others, handler = (
-            logging.getLogger("lookup_hints.events"),
-            logging.getLogger("lookup_hints"),
-            _EventLog(),
+        log, others, cache_log = (
+            logging.getLogger(name) for name in ("lookup_hints.events", "lookup_hints", "lookup_hints.cache")
         )
         for each, attribute, value in (
-            (log, "handlers", [handler]),
+            (log, "handlers", [_EventLog()]),
             (log, "propagate", False),
             (log, "level", logging.INFO),
+            (cache_log, "handlers", [_CacheLog()]),
+            (cache_log, "propagate", False),
+            (cache_log, "level", logging.WARNING),
             (others, "level", logging.CRITICAL),
             (sys, "unraisablehook", _report_unraisable),
         ):
             stack.enter_context(patch.object(each, attribute, value))
-        for each in (log, others):
+        for each in (log, others, cache_log):
             each.manager._clear_cache()  # type: ignore[attr-defined]
         gc.collect()
         gc.freeze()  # else each run would take the time to look at all modules

@@ -56,8 +56,11 @@ class Ask:
         attempt: which one it was, as the library tells.
         thread: the thread of the task that asks.
         process: its process.
+        timeout: so many seconds the library gives it.
         until: when it was over, or its process was.
         outcomes: what was answered for each key; None where that failed.
+        error: how all of it failed.
+        is_cancelled: whether the library has ended it.
     """
 
     at: float
@@ -65,8 +68,11 @@ class Ask:
     attempt: int
     thread: SimulatedThread | None
     process: SimulatedProcess
+    timeout: float | None
     until: float = inf
     outcomes: dict[int, Found | None] = field(default_factory=dict)
+    error: Exception | None = None
+    is_cancelled: bool = False
 
 
 class Source:
@@ -114,12 +120,12 @@ class Source:
 
     # What is answered.
 
-    def begin(self, keys: list[int], attempt: int) -> Ask:
+    def begin(self, keys: list[int], request: LookupRequest | RowRequest) -> Ask:
         process = this_process()
         process.work()
-        ask = Ask(self.world.now, keys, attempt, asker.get(None), process)
+        ask = Ask(self.world.now, keys, request.attempt, asker.get(None), process, request.timeout)
         self.asked.append(ask)
-        self.world.tell(f"process {process.number} asks for {keys}, attempt {attempt}")
+        self.world.tell(f"process {process.number} asks for {keys}, attempt {request.attempt}")
         return ask
 
     def end(self, ask: Ask) -> None:
@@ -178,7 +184,7 @@ class Source:
         if error is not None:
             if not isinstance(error, AnswerTooLarge):
                 self.failures += 1
-            ask.outcomes = dict.fromkeys(ask.keys)
+            ask.outcomes, ask.error = dict.fromkeys(ask.keys), error
             self.world.tell(f"the source fails {ask.keys}: {error!r}")
             raise error
 
@@ -221,7 +227,7 @@ class SourceConnector(SyncLookup, AsyncLookup, Scan):
 
     def lookup(self, request: LookupRequest) -> Answer:
         source = self.source
-        ask = source.begin(request.keys.column(0).to_pylist(), request.attempt)
+        ask = source.begin(request.keys.column(0).to_pylist(), request)
         try:
             before, after = source.delays()
             this_thread().sleep(before)
@@ -233,7 +239,7 @@ class SourceConnector(SyncLookup, AsyncLookup, Scan):
 
     async def alookup(self, request: LookupRequest) -> Answer:
         source = self.source
-        ask = source.begin(request.keys.column(0).to_pylist(), request.attempt)
+        ask = source.begin(request.keys.column(0).to_pylist(), request)
         try:
             return source.shaped(request, ask, await self._wait_for_rows(request, ask))
         finally:
@@ -247,7 +253,7 @@ class SourceConnector(SyncLookup, AsyncLookup, Scan):
             found = source.answer(request, ask)
             await asyncio.sleep(after)
         except asyncio.CancelledError:
-            ask.outcomes = dict.fromkeys(ask.keys)
+            ask.outcomes, ask.is_cancelled = dict.fromkeys(ask.keys), True
             if source._happens("ignores-cancelling"):
                 await asyncio.sleep(source.world.random.choice((0.1, 3.0)))
                 found = {key: source.rows_at(key, source.world.now) for key in ask.keys}
@@ -279,7 +285,7 @@ class RowConnector(SourceConnector, AsyncRowLookup):
 
     async def alookup_row(self, request: RowRequest) -> Rows:
         source = self.source
-        ask = source.begin([request.key["id"]], request.attempt)
+        ask = source.begin([request.key["id"]], request)
         try:
             found = await self._wait_for_rows(request, ask)
             return [{"value": value} for value in found[ask.keys[0]]]

@@ -496,6 +496,8 @@ class World:
         self._numbers = count(1)
         self.events: list[tuple[SimulatedThread | None, str]] = []
         """What the library logged of lookups: the thread of the task, and how the line begins."""
+        self.cache_warnings: list[str] = []
+        """What it logged of caches that it did without."""
         self.processes: dict[int, SimulatedProcess] = {}
         self.loop = Loop(self)
         self.driver = self.start_process()

@@ -1,0 +1,118 @@
+"""What must hold of single requests: when a key is asked again, when the cache answers, how old its rows may be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from math import inf
+from typing import TYPE_CHECKING
+
+from lookup_hints.errors import AnswerTooLarge, ConnectorError
+from tests.simulation.source import Ask
+from tests.simulation.world import Broken
+
+if TYPE_CHECKING:
+    from tests.simulation.jobs import Attempt, Job
+
+_JITTER = 0.1
+"""The cache takes up to this part off the life of an answer."""
+
+_TOLERANCE = 1e-6
+"""Seconds that sums of times may be off."""
+
+
+def check_delays(job: Job) -> None:
+    """A key is asked again when it may be, and not once it is answered.
+
+    Only keys of a single row are looked at: equal ones of two windows are asked apart.
+
+    Raises:
+        Broken: it was not so.
+    """
+    for attempt in job.attempts:
+        rows = Counter(attempt.keys)
+        asks = job.asks_of(attempt)
+        for key in (key for key, times in rows.items() if key is not None and times == 1):
+            for before, after in pairwise([each for each in asks if key in each.keys]):
+                least = _least_delay(job, before, key)
+                if after.at < before.until + least - _TOLERANCE:
+                    raise Broken(
+                        f"run {attempt.context.number}: {key} was asked again {after.at - before.until:.6f} s"
+                        f" after its answer {before.outcomes.get(key)} ({before.error!r}), and at least {least:g} s"
+                        " must lie between"
+                    )
+
+
+def _least_delay(job: Job, ask: Ask, key: int) -> float:
+    """Seconds after the end of ``ask`` before which ``key`` may not be asked again."""
+    if not is_heard(job, ask) or isinstance(ask.error, AnswerTooLarge):
+        return -inf
+    if ask.outcomes.get(key):
+        return inf
+    strategy = job.spec.settings.retry.strategy
+    least = 0.0 if strategy is None else strategy.backoff(1) * (1 - strategy.jitter)
+    told = ask.error.retry_after if isinstance(ask.error, ConnectorError) else None
+    return max(least, told or 0.0)
+
+
+def is_heard(job: Job, ask: Ask) -> bool:
+    """Whether the answer, or failure, of ``ask`` came before its time was up, as its task saw it."""
+    if job.world.stalls or ask.is_cancelled:
+        return False
+    return ask.timeout is None or ask.until + _TOLERANCE < ask.at + ask.timeout
+
+
+def remembered(job: Job, attempt: Attempt, key: int) -> Ask | None:
+    """The last answer to ``key`` that the executor's cache surely had when ``attempt`` began; None without one."""
+    cache = job.spec.settings.cache
+    if cache is None or cache.max_rows or cache.max_bytes or cache.stale_while_revalidate:
+        return None  # rows may go, or are asked for beside the tasks
+    if job.disk.failing or job.is_machine_reset:
+        return None
+    ended = {each.thread: each.ended for each in job.attempts if each.is_done or each.error is not None}
+    asks = [each for each in job.source.asked if key in each.keys and each.at < attempt.started]
+    # What a task has learned it may write when it ends, as the newest of all.
+    if not asks or any(ended.get(each.thread, inf) >= attempt.started for each in asks):
+        return None
+    last = max(asks, key=lambda each: each.at)
+    is_alone = all(ended[each.thread] < last.at for each in asks if each.thread is not last.thread)
+    answered = [each for each in asks if each.thread is last.thread]
+    is_known = last.outcomes.get(key) is not None and is_heard(job, last)
+    is_in_order = all(each.until < last.at for each in answered if each is not last)
+    return last if is_alone and is_known and is_in_order else None
+
+
+def check_cache_is_used(job: Job) -> None:
+    """No task does without its cache where nothing is wrong with the disk, or with the source that is read.
+
+    Raises:
+        Broken: one did.
+    """
+    has_reason = job.disk.failing or job.is_machine_reset or job.has_strange_files or job.source.failures
+    if job.world.cache_warnings and not has_reason:
+        raise Broken(f"the cache is not used: {job.world.cache_warnings}")
+
+
+def check_cache_answers(job: Job) -> None:
+    """No key is asked for whose answer is cached and young.
+
+    Raises:
+        Broken: one was.
+    """
+    settings = job.spec.settings
+    cache = settings.cache
+    if cache is None or cache.expire_after_access is not None or settings.retry.on_rows is not None:
+        return
+    misses = 0.0 if settings.retry.on_miss else cache.missing_ttl or 0.0
+    for attempt in job.attempts:
+        for ask in job.asks_of(attempt):
+            for key in ask.keys:
+                known = remembered(job, attempt, key)
+                if known is None or known.at <= attempt.invalidated.get(key, -inf):
+                    continue
+                longest = cache.expire_after_write if known.outcomes[key] else misses
+                if ask.at - known.at < longest * (1 - _JITTER):
+                    raise Broken(
+                        f"run {attempt.context.number}: {key} was asked, and what was found"
+                        f" {ask.at - known.at:.6f} s before is cached for {longest:g} s"
+                    )
