@@ -86,6 +86,7 @@ class AsyncRunner:
         self._scheduler = scheduler
         self._lookup = self._with_permits(lookup)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._cancelled: set[asyncio.Task[Any]] = set()
         self._given_up: set[asyncio.Task[Any]] = set()
         self._is_late = False
         self._timer: asyncio.TimerHandle | None = None
@@ -156,13 +157,20 @@ class AsyncRunner:
         self._scheduler.recorder.waits.turn(None, self._read_clock())
         self._set_timer(None)
         self._hold_back(None)
-        # Those that were given up are cancelled already: a second time would cut short what they hand back.
-        for task in self._tasks - self._given_up:
-            task.cancel()
+        for task in self._tasks:
+            self._cancel_task(task)
         if self._tasks:
             seconds = CLOSE_LATE_SECONDS if self._is_late else CLOSE_SECONDS
             await asyncio.wait(self._tasks, timeout=seconds)
         self._close_limiter()
+
+    # A second time would cut short what it hands back, and give the permit of a request back that goes on.
+    def _cancel_task(self, task: asyncio.Task[Any]) -> None:
+        """Cancel ``task``, unless that is done already."""
+        if task not in self._cancelled:
+            self._cancelled.add(task)
+            task.add_done_callback(self._cancelled.discard)
+            task.cancel()
 
     def _close_limiter(self, *_: object) -> None:
         """Give the permits back when no request is left: the source still works on one that does not end."""
@@ -185,13 +193,15 @@ class AsyncRunner:
             self._apply_backpressure()
             self._changed.set()
 
-    # The timer is later than the request's own timeout: a lookup that ignores its cancellation must not block
-    # the task.
     def _start_request(self, ask: ScheduledRequest) -> None:
-        task = self._spawn_task(self._serve_request(ask))
-        give_up_at = ask.deadline + CANCEL_SECONDS
-        timer = asyncio.get_running_loop().call_at(give_up_at, self._give_up, task, ask)
-        task.add_done_callback(lambda _: timer.cancel())
+        self._spawn_task(self._serve_request(ask))
+
+    def _expire_task(self, task: asyncio.Task[None], ask: ScheduledRequest) -> None:
+        """The time of ``ask`` is up: its task is cancelled, and must not block the run if it ignores that."""
+        if not self._is_closing:
+            self._is_late = True
+            self._cancel_task(task)
+            asyncio.get_running_loop().call_later(CANCEL_SECONDS, self._give_up, task, ask)
 
     def _give_up(self, task: asyncio.Task[None], ask: ScheduledRequest) -> None:
         """Report a request that was cancelled and does not end; a late answer to it is ignored."""
@@ -268,25 +278,30 @@ class AsyncRunner:
         self, ask: ScheduledRequest, permits: RequestPermits
     ) -> tuple[Answer | Exception, float]:
         """The answer to ``ask`` or its error, and when it came."""
+        task = asyncio.current_task()
+        assert task is not None
+        timer = asyncio.get_running_loop().call_at(ask.deadline, self._expire_task, task, ask)
         try:
-            answer = await asyncio.wait_for(self._lookup(ask.request), ask.request.timeout)
+            answer = await self._lookup(ask.request)
         except asyncio.CancelledError as error:
             if self._is_closing:
                 raise
+            if task in self._cancelled:
+                return _error_of_late(self._scheduler, ask, permits), max(self._read_clock(), ask.deadline)
             cancelled = ConnectorError("the connector cancelled the lookup itself")
             cancelled.__cause__ = error
             return cancelled, self._read_clock()
-        except asyncio.TimeoutError as error:
+        except asyncio.TimeoutError as error:  # the driver's own
             now = self._read_clock()
             is_late = now + TIMER_TOLERANCE >= ask.deadline
             self._is_late |= is_late
-            if not had_permit(permits, permits.waited, ask):
-                return no_permit(self._scheduler, ask), max(now, ask.deadline)
-            if is_late:
-                return _timeout_error(ask), max(now, ask.deadline)
-            return error, now  # a time-out of the driver's own
+            if is_late or not had_permit(permits, permits.waited, ask):
+                return _error_of_late(self._scheduler, ask, permits), max(now, ask.deadline)
+            return error, now
         except Exception as error:
             return error, self._read_clock()
+        finally:
+            timer.cancel()
         return answer, self._read_clock()
 
     def _read_clock(self) -> float:
@@ -295,6 +310,13 @@ class AsyncRunner:
 
 def _timeout_error(ask: ScheduledRequest) -> LookupTimeout:
     return LookupTimeout(f"no answer within {ask.request.timeout:g} s")
+
+
+def _error_of_late(
+    scheduler: RequestScheduler, ask: ScheduledRequest, permits: RequestPermits
+) -> ConnectorError:
+    """Why ``ask`` has no answer, whose time is up."""
+    return _timeout_error(ask) if had_permit(permits, permits.waited, ask) else no_permit(scheduler, ask)
 
 
 def had_permit(permits: RequestPermits, waited: float, ask: ScheduledRequest) -> bool:

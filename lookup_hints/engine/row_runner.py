@@ -228,7 +228,7 @@ class RowRunner(AsyncRunner):
         asked.is_out_of_time = self._is_late = True
         for task, (own, _) in self._running.items():
             if own is asked:
-                task.cancel()
+                self._cancel_task(task)
         asyncio.get_running_loop().call_later(CANCEL_SECONDS, self._give_up_keys, asked)
         unstarted = [position for own, position in self._waiting if own is asked]
         self._waiting = deque(each for each in self._waiting if each[0] is not asked)
@@ -251,8 +251,6 @@ class RowRunner(AsyncRunner):
         left = [(task, position) for task, (own, position) in self._running.items() if own is asked]
         for task, position in left:
             del self._running[task]
-            self._given_up.add(task)
-            task.add_done_callback(self._given_up.discard)
             self._in_flight -= 1
             self._finish_key(asked, position, _timeout_error(asked))
         self._start_waiting_keys()

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lookup_hints.errors import AnswerError, ConnectorError, TooManyRequests
 from lookup_hints.limits.rate_and_retry_budget import BUNCH_SECONDS
 from lookup_hints.limits.task_permits import _SPARE_SECONDS
 from lookup_hints.lookup_spec import (
@@ -454,8 +455,23 @@ class Job:
             raise Broken(f"{where} has {len(attempt.rows)} rows for {len(attempt.keys)}")
         for key, read, row in zip(attempt.keys, attempt.read, attempt.rows, strict=False):
             self._check_row(where, attempt, key, read, row)
+        if attempt.error is not None:
+            self._check_error(where, attempt, attempt.error)
         if attempt.is_done:
             self._check_counts(where, attempt)
+
+    def _check_error(self, where: str, attempt: Attempt, error: Exception) -> None:
+        """It is one of the source, names the table, and has a reason."""
+        is_of_source = isinstance(error, ConnectorError | TooManyRequests) and not isinstance(
+            error, AnswerError
+        )
+        if not is_of_source or "table people" not in str(error):
+            raise Broken(f"{where} fails with {error!r}") from error
+        is_unwritten = self.spec.settings.dead_letters is not None and self.disk.failing
+        if not is_unwritten and not any(
+            self._has_failed(attempt, key) for key in attempt.keys if key is not None
+        ):
+            raise Broken(f"{where} fails, and nothing has failed: {error!r}") from error
 
     def _check_row(self, where: str, attempt: Attempt, key: int | None, read: float, row: Row) -> None:
         settings = self.spec.settings

@@ -268,6 +268,26 @@ def test_the_end_does_not_wait_long_for_a_request_that_will_not_stop(loop: Virtu
     loop.call(asyncio.sleep(stubborn_ends))
 
 
+def test_a_request_that_hands_back_after_its_time_is_not_cancelled_again_by_the_end(
+    loop: VirtualLoop,
+) -> None:
+    handed_over: list[int] = []
+
+    async def lookup(request: LookupRequest) -> pa.Table:
+        try:
+            await asyncio.sleep(1000.0)
+        finally:
+            if ids(request) == [1]:  # the other one fails the run meanwhile
+                await asyncio.sleep(0.5)
+                handed_over.append(1)
+        return rows()
+
+    with pytest.raises(LookupTimeout):
+        list(run(loop, lookup, keys(1, 2), batch_size=1, timeout=3.0))
+    assert handed_over == [1]
+    assert loop.time() == 3.5
+
+
 def test_a_connector_that_cancels_itself_fails_instead_of_hanging(loop: VirtualLoop) -> None:
     async def lookup(request: LookupRequest) -> pa.Table:
         raise asyncio.CancelledError

@@ -384,3 +384,21 @@ def test_a_key_that_ignores_its_cancellation_does_not_block_others(loop: Virtual
             list(run_once())
     assert 3.0 <= loop.time() - began <= 4.1
     loop.call(asyncio.sleep(60.0))
+
+
+def test_a_key_that_hands_back_after_its_time_is_not_cancelled_again_by_the_end(loop: VirtualLoop) -> None:
+    handed_over: list[int] = []
+
+    class HandsBack(People):
+        async def alookup_row(self, request: RowRequest) -> Rows:
+            try:
+                return await super().alookup_row(request)
+            finally:
+                if request.key["id"] == 1:  # the other one fails the run meanwhile
+                    await asyncio.sleep(0.5)
+                    handed_over.append(1)
+
+    with pytest.raises(LookupTimeout):
+        list(run(loop, HandsBack(lambda _: 1000.0), keys(1, 2), timeout=3.0))
+    assert handed_over == [1]
+    assert loop.time() == 3.5
