@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -292,10 +293,16 @@ class SimulatedFileSystem:
         return sorted(self._real.get_file_info(selector), key=lambda each: each.path)
 
 
-def new_folder(number: int) -> Path:
-    """An empty folder in memory for a run of this process."""
+_runs = count(1)
+
+
+@contextmanager
+def new_folder() -> Iterator[Path]:
+    """A block with an empty folder in memory, which is gone after it."""
     root = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(os.environ.get("TMPDIR", "/tmp"))
-    folder = root / f"lookup_hints_simulation_{os.getpid()}_{number}"
-    shutil.rmtree(folder, ignore_errors=True)
+    folder = root / f"lookup_hints_simulation_{os.getpid()}_{next(_runs)}"
     folder.mkdir(mode=0o700)
-    return folder
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)

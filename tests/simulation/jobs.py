@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -40,7 +39,7 @@ from tests.simulation.closer_checks import (
     check_delays,
     remembered,
 )
-from tests.simulation.files import Disk, SimulatedPath, new_folder
+from tests.simulation.files import Disk, SimulatedPath
 from tests.simulation.seams import set_memory
 from tests.simulation.source import FAULTS, Ask, RowConnector, Source, SourceConnector
 from tests.simulation.world import Broken, SimulatedProcess, SimulatedThread, World, this_thread
@@ -111,10 +110,10 @@ class Attempt:
 
 
 class Job:
-    """The statements of one run, over one lookup with one set of options."""
+    """The statements of one run, over one lookup with one set of options, which has its files in ``folder``."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, world: World, folder: Path) -> None:
+        self.world, self.folder = world, folder
         self.random = world.random
         world.disk = Disk(world)  # type: ignore[attr-defined]
         self.disk: Disk = world.disk  # type: ignore[attr-defined]
@@ -126,7 +125,6 @@ class Job:
             changes=self.random.choice((0.5, 20.0, 1e9)),
             late=self.random.choice((0.0, 0.3)),
         )
-        self.folder = new_folder(0)
         self.spec = self._choose_spec()
         self.workers: list[SimulatedProcess] = []
         self.statements = 0
@@ -236,25 +234,22 @@ class Job:
         Raises:
             Broken: something does not hold.
         """
-        try:
-            set_memory(self.memory)
-            self._choose_faults()
-            told = (
-                self.spec.settings,
-                self.memory,
-                self.source.faults,
-                f"latency {self.source.latency}",
-                self.disk,
-            )
-            self.world.setting = "\n".join(map(str, told))
-            self.statements = self.random.choice((1, 1, 2, 2, 3))
-            for number in range(1, 1 + self.statements):
-                self._prepare(number)
-                self._run_statement(number)
-            self._settle()
-            self._check_all()
-        finally:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        set_memory(self.memory)
+        self._choose_faults()
+        told = (
+            self.spec.settings,
+            self.memory,
+            self.source.faults,
+            f"latency {self.source.latency}",
+            self.disk,
+        )
+        self.world.setting = "\n".join(map(str, told))
+        self.statements = self.random.choice((1, 1, 2, 2, 3))
+        for number in range(1, 1 + self.statements):
+            self._prepare(number)
+            self._run_statement(number)
+        self._settle()
+        self._check_all()
 
     def _choose_faults(self) -> None:
         random = self.random
@@ -462,15 +457,17 @@ class Job:
 
     def _check_error(self, where: str, attempt: Attempt, error: Exception) -> None:
         """It is one of the source, names the table, and has a reason."""
+        settings = self.spec.settings
         is_of_source = isinstance(error, ConnectorError | TooManyRequests) and not isinstance(
             error, AnswerError
         )
         if not is_of_source or "table people" not in str(error):
             raise Broken(f"{where} fails with {error!r}") from error
-        is_unwritten = self.spec.settings.dead_letters is not None and self.disk.failing
-        if not is_unwritten and not any(
-            self._has_failed(attempt, key) for key in attempt.keys if key is not None
-        ):
+        is_out_of_requests = settings.budget.max_requests is not None and isinstance(error, TooManyRequests)
+        is_unwritten = settings.dead_letters is not None and self.disk.failing
+        if is_out_of_requests or is_unwritten:
+            return
+        if not any(self._has_failed(attempt, key) for key in attempt.keys if key is not None):
             raise Broken(f"{where} fails, and nothing has failed: {error!r}") from error
 
     def _check_row(self, where: str, attempt: Attempt, key: int | None, read: float, row: Row) -> None:

@@ -17,6 +17,7 @@ from multiprocessing import get_context
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
+from tests.simulation.files import new_folder
 from tests.simulation.jobs import Job
 from tests.simulation.seams import simulated
 from tests.simulation.world import World
@@ -34,16 +35,14 @@ def run_seed(seed: int) -> World:
     Raises:
         Broken: something does not hold.
     """
+    gc.collect(0)  # what is left of a run has files open, and may not end in the midst of this one
     world = World(seed)
-    gc.disable()  # what is left of a run may not end in the midst of the next one
     try:
-        world.run(Job(world).run)
+        with new_folder() as folder:
+            world.run(Job(world, folder).run)
     except Exception as error:
         error.world = world  # type: ignore[attr-defined]
         raise
-    finally:
-        gc.enable()
-        world.context.run(gc.collect, 0)
     return world
 
 

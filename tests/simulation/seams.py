@@ -255,5 +255,7 @@ def simulated() -> Iterator[None]:
             each.manager._clear_cache()  # type: ignore[attr-defined]
         gc.collect()
         gc.freeze()  # else each run would take the time to look at all modules
-        stack.callback(gc.unfreeze)
+        gc.disable()  # it would end what a run has left while another one goes on
+        for end in (gc.collect, gc.enable, gc.unfreeze):
+            stack.callback(end)
         yield

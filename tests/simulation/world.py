@@ -103,7 +103,7 @@ class SimulatedThread:
         self.process, self.name = process, name
         self.world = process.world
         self.lane = Lane(process)
-        self.is_over = False
+        self.is_over = self._is_stuck = False
         self.task: Any = None
         """What Spark tells of the task that runs here."""
         self.error: BaseException | None = None
@@ -139,8 +139,15 @@ class SimulatedThread:
         if not self.is_over:
             self._turn.release()
             if not self._back.acquire(timeout=_LONGEST_TURN):
-                self.is_over = True
+                self.is_over = self._is_stuck = True
                 raise Broken(f"{self.name} does not give its turn back: {self.place}")
+
+    def end(self) -> None:
+        """Let it end, as all is over."""
+        if not self.is_over:
+            self.take_turn()
+        if not self._is_stuck:
+            self._real.join()
 
     def wait(self) -> None:
         """Wait until somebody wakes it; called on the thread itself."""
@@ -567,14 +574,23 @@ class World:
             raise main.error
 
     def end(self) -> None:
-        """End all threads, close all files."""
+        """End all threads, close all files.
+
+        Raises:
+            Broken: a thread does not end.
+        """
         from tests.simulation.files import close_files
 
         self.is_over = True
+        stuck: Broken | None = None
         for process in self.processes.values():
             for thread in process.threads:
-                if not thread.is_over:
-                    thread.take_turn()  # and ends
+                try:
+                    thread.end()
+                except Broken as error:
+                    stuck = error
             close_files(process)
         self.context.run(self.loop.abandon)
         self.loop.close()
+        if stuck is not None:
+            raise stuck
