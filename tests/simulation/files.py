@@ -134,7 +134,7 @@ class SimulatedOs:
             os.close(file)
 
     def write(self, file: int, data: Any) -> int:
-        disk().touch("writing", file)
+        disk().touch("writing", "a file")
         return os.write(file, _some_of(data))
 
     def fdopen(self, file: int, mode: str) -> Any:

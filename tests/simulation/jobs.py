@@ -114,6 +114,7 @@ class Job:
 
     def __init__(self, world: World, folder: Path) -> None:
         self.world, self.folder = world, folder
+        world.folder = str(folder)
         self.random = world.random
         world.disk = Disk(world)  # type: ignore[attr-defined]
         self.disk: Disk = world.disk  # type: ignore[attr-defined]
@@ -400,7 +401,7 @@ class Job:
             self.world.tell(f"run {attempt.context.number} is done: {attempt.rows}")
         except Exception as error:
             attempt.error = error
-            self.world.tell(f"run {attempt.context.number} fails: {error!r:.300}")
+            self.world.tell(f"run {attempt.context.number} fails: {error!r}")
         finally:
             attempt.ended = self.world.now
 

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack, suppress
 from itertools import count, islice
@@ -27,6 +27,7 @@ FAILED_ONCE = Path(__file__).with_name("failed_once.txt")
 
 _AT_ONCE = 50
 _SHOWN = 5
+_TRACED = 60
 
 
 def run_seed(seed: int) -> World:
@@ -52,10 +53,22 @@ def story_of(seed: int) -> str | None:
         run_seed(seed)
     except Exception as error:
         world: World = error.world  # type: ignore[attr-defined]
-        events = "\n".join(world.trace)
+        events = "\n".join(world.trace[-_TRACED:])
         told = f"{world.setting}\n\n{events}\n\nseed {seed}: {type(error).__name__}: {error}"
         return f"{told}\nmake simulate SEED={seed} RUNS=1"
     return None
+
+
+def traces_of(seeds: Iterable[int]) -> dict[str, list[str]]:
+    """All that happens in the run of each seed, whether it fails or not."""
+    traces = {}
+    for seed in seeds:
+        try:
+            world = run_seed(seed)
+        except Exception as error:
+            world = error.world  # type: ignore[attr-defined]
+        traces[str(seed)] = [*world.setting.replace(world.folder, "FOLDER").splitlines(), *world.trace]
+    return traces
 
 
 def seeds_that_failed_once() -> list[int]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.simulation.run import run_seed, seeds_that_failed_once, story_of
+from tests.simulation.run import seeds_that_failed_once, story_of, traces_of
 from tests.simulation.seams import simulated
 
 
@@ -26,6 +32,31 @@ def test_the_first_seeds_hold() -> None:
     assert not stories, "\n\n".join(stories)
 
 
-@pytest.mark.parametrize("seed", [11, 12, 13])
-def test_a_seed_is_the_same_run_each_time(seed: int) -> None:
-    assert list(run_seed(seed).trace) == list(run_seed(seed).trace)
+_ANOTHER_PROCESS = """
+import json
+from tests.simulation.run import traces_of
+from tests.simulation.seams import simulated
+
+with simulated():
+    print(json.dumps(traces_of(reversed(range({first}, {last})))))
+"""
+
+
+def test_a_seed_is_the_same_run_in_another_process_in_another_folder_after_other_seeds(
+    tmp_path: Path,
+) -> None:
+    first, last = 1000, 1040
+    root = Path(__file__).parents[2]
+    for part in ("lookup_hints", "tests/simulation"):
+        shutil.copytree(root / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(root / "tests" / "__init__.py", tmp_path / "tests")
+    there = subprocess.run(
+        [sys.executable, "-c", _ANOTHER_PROCESS.format(first=first, last=last)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONHASHSEED": "4711"},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    traces = json.loads(there.stdout)
+    for seed, trace in traces_of(range(first, last)).items():
+        assert trace == traces[seed], f"seed {seed}"

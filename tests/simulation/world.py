@@ -12,7 +12,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from heapq import heappop, heappush
 from itertools import count
@@ -25,9 +25,6 @@ from typing import Any, TypeVar, cast
 from lookup_hints.process.open_connectors import CallTimeout, Process
 
 T = TypeVar("T")
-
-TRACED = 60
-"""So many events a failure shows."""
 
 MOST_STEPS = 60_000
 """A run that takes more does not end."""
@@ -499,7 +496,9 @@ class World:
         """The options and faults of the run, for who reads its trace."""
         self.stalls = False
         """Whether the machine stands still now and then."""
-        self._trace: deque[tuple[float, str]] = deque(maxlen=TRACED)
+        self._told: list[tuple[float, str]] = []
+        self.folder = ""
+        """Where its files are, which is another folder in each run of a seed."""
         self._numbers = count(1)
         self.events: list[tuple[SimulatedThread | None, str]] = []
         """What the library logged of lookups: the thread of the task, and how the line begins."""
@@ -517,12 +516,15 @@ class World:
 
     def tell(self, event: str) -> None:
         """Remember ``event`` for the trace."""
-        self._trace.append((self.now, event))
+        self._told.append((self.now, event))
 
     @property
-    def trace(self) -> Iterator[str]:
-        """The last events, each with its time."""
-        return (f"{at - 10_000:14.6f}  {event}" for at, event in self._trace)
+    def trace(self) -> list[str]:
+        """All events, each with its time."""
+        return [
+            f"{at - 10_000:14.6f}  {event.replace(self.folder, 'FOLDER') if self.folder else event}"
+            for at, event in self._told
+        ]
 
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability
@@ -582,6 +584,7 @@ class World:
         from tests.simulation.files import close_files
 
         self.is_over = True
+        self.tell(f"over after {self.steps} steps; the next number by chance is {self.random.random():.9f}")
         stuck: Broken | None = None
         for process in self.processes.values():
             for thread in process.threads:
