@@ -280,7 +280,9 @@ class OriginLimiter:
             return
         breaker = self._store.limits.breaker
         again = f"It is asked again in {max(0.0, breaker.until - now):.3g} s"
-        if not self._rules.waits_on_open:
+        # Who may not wait for a source waits for its probes: a task that fails cancels those that it sent,
+        # and a source that is well again would be taken for down for good.
+        if not self._rules.waits_on_open and now < breaker.until:
             raise SourceDown(
                 f"{self._rules.source} does not answer: most of its last requests were lost. {again}"
                 " ('lookup.on-open' = 'wait' waits for that)."

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from collections import Counter, defaultdict
 from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING
 
 from lookup_hints.errors import AnswerTooLarge, ConnectorError
+from lookup_hints.limits import circuit_breaker
+from lookup_hints.limits.circuit_breaker import _PROBE_SECONDS, PROBES
+from lookup_hints.limits.origin_limiter import OriginLimiter
+from lookup_hints.lookup_spec import PeriodicReload
 from tests.simulation.source import Ask
 from tests.simulation.world import Broken
 
@@ -19,6 +24,12 @@ _JITTER = 0.1
 
 _TOLERANCE = 1e-6
 """Seconds that sums of times may be off."""
+
+_SECONDS_TO_PUBLISH = 0.5
+"""After so long all see a table that was read."""
+
+_LONGEST_COOLING = 10.0
+"""A refused request counts as under way for less than so many seconds."""
 
 
 def check_delays(job: Job) -> None:
@@ -116,3 +127,93 @@ def check_cache_answers(job: Job) -> None:
                         f"run {attempt.context.number}: {key} was asked, and what was found"
                         f" {ask.at - known.at:.6f} s before is cached for {longest:g} s"
                     )
+
+
+def check_permits_in_use(job: Job) -> None:
+    """When all is over, no task counts a request as under way.
+
+    Raises:
+        Broken: one does.
+    """
+    for worker in job.workers:
+        for limiter in () if worker.is_dead else worker.limiters:
+            if isinstance(limiter, OriginLimiter):
+                limiter._permits.warm(job.world.now + _LONGEST_COOLING)
+                if limiter._permits.in_use:
+                    raise Broken(
+                        f"a task of process {worker.number} counts {limiter._permits.in_use} requests as under way,"
+                        " and all are over"
+                    )
+
+
+def check_breaker(job: Job) -> None:
+    """The breaker opens when enough requests were lost, and lets few through while it is open.
+
+    Raises:
+        Broken: it is not so.
+    """
+    asked = job.source.asked
+    lost = sum(isinstance(each.error, OSError) or not is_in_time(each) for each in asked)
+    opened = sum(each.counts.outages for each in job.attempts if each.counts is not None)
+    fewest = math.ceil(circuit_breaker._FEWEST / 2)
+    if opened * fewest > lost:
+        raise Broken(
+            f"the breaker opened {opened} times, and {lost} requests were lost: {fewest} for each time"
+        )
+    if job.disk.failing or job.is_machine_reset or job.world.stalls:
+        return  # each process may have limits of its own, and a permit that was given may be used late
+    probes: dict[tuple[float, float], list[float]] = defaultdict(list)
+    for each in asked:
+        if each.probes is not None:
+            probes[each.probes].append(each.at)
+    for (began, _), times in probes.items():
+        for first in times:
+            within = sum(first <= each < first + _PROBE_SECONDS - 0.01 for each in times)
+            if within > PROBES:
+                raise Broken(
+                    f"{within} requests within {_PROBE_SECONDS:g} s probe a source that is down since"
+                    f" {began - 10_000:.6f}, and there may be {PROBES}"
+                )
+
+
+def is_in_time(ask: Ask) -> bool:
+    """Whether ``ask`` was answered, or failed, before its time was up; so was one whose process was killed."""
+    return not ask.is_cancelled and (ask.timeout is None or ask.until < ask.at + ask.timeout - 0.01)
+
+
+def check_reloads(job: Job) -> None:
+    """A table that is kept whole is read again when a lookup finds that this is due.
+
+    Raises:
+        Broken: it was not.
+    """
+    whole = job.spec.settings.whole
+    if whole is None or not isinstance(whole.reload, PeriodicReload) or not is_undisturbed(job):
+        return
+    for attempt in job.attempts:
+        before = newest_read(job, attempt)
+        if before is None or not attempt.is_done or not any(key is not None for key in attempt.keys):
+            continue
+        began, ended = before
+        due = (began if whole.reload.fixed_rate else ended) + whole.reload.interval + _SECONDS_TO_PUBLISH
+        if attempt.started > due and not any(
+            began < at <= attempt.ended + _SECONDS_TO_PUBLISH for at, _ in job.source.reads
+        ):
+            raise Broken(
+                f"run {attempt.context.number} found a table that was read until {ended - 10_000:.6f}, and at"
+                f" {attempt.started - 10_000:.6f} nobody has read it again after {whole.reload.interval:g} s"
+            )
+
+
+def is_undisturbed(job: Job) -> bool:
+    """Whether neither disk nor source has failed, and no process was killed."""
+    is_well = not (job.disk.failing or job.disk.busy or job.is_machine_reset or job.has_strange_files)
+    return (
+        is_well and not job.source.failures and not any(each.is_dead for each in job.world.processes.values())
+    )
+
+
+def newest_read(job: Job, attempt: Attempt) -> tuple[float, float] | None:
+    """From when to when the table was read that the executor surely had when ``attempt`` began."""
+    reads = [each for each in job.source.reads if each[1] + _SECONDS_TO_PUBLISH < attempt.started]
+    return max(reads, default=None)

@@ -53,7 +53,7 @@ class Disk:
         thread = _thread.get(None)
         if thread is not None and self.turns and world.chance(self.turns):
             thread.let_others_run()
-        if may_fail and self.failing and world.chance(self.failing):
+        if may_fail and self.failing and not world.is_well and world.chance(self.failing):
             number = world.random.choice((errno.ENOSPC, errno.EIO))
             world.tell(
                 f"process {process.number}: {what} of {Path(str(path)).name} fails: {errno.errorcode[number]}"
@@ -192,7 +192,7 @@ class SimulatedLocks:
             raise Killed
         world = process.world
         if how == fcntl.LOCK_UN or how & fcntl.LOCK_NB:
-            if how & fcntl.LOCK_NB and disk().busy and world.chance(disk().busy):
+            if how & fcntl.LOCK_NB and not world.is_well and disk().busy and world.chance(disk().busy):
                 raise BlockingIOError(errno.EAGAIN, "another process has it")
             fcntl.flock(file, how)
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -34,17 +34,26 @@ from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy
 from lookup_hints.worker.arrow_worker import look_up
 from tests.simulation.closer_checks import (
+    check_breaker,
     check_cache_answers,
     check_cache_is_used,
     check_delays,
+    check_permits_in_use,
+    check_reloads,
+    is_in_time,
+    is_undisturbed,
+    newest_read,
     remembered,
 )
 from tests.simulation.files import Disk, SimulatedPath
-from tests.simulation.seams import set_memory
-from tests.simulation.source import FAULTS, Ask, RowConnector, Source, SourceConnector
+from tests.simulation.seams import set_sizes
+from tests.simulation.source import FAULTS, QUICK, Ask, RowConnector, Source, SourceConnector
 from tests.simulation.world import Broken, SimulatedProcess, SimulatedThread, World, this_thread
 
 Row = list[tuple[int, int]] | None
+
+LONGEST_OUTAGE = 75.0
+"""After so many seconds a source that is well is asked again, whatever it has done before."""
 
 ATTEMPTS = 4
 """Spark tries a task so often."""
@@ -106,6 +115,8 @@ class Attempt:
     """Whether all its rows came out."""
     is_taken: bool = False
     """Whether Spark took them."""
+    may_fail: bool = True
+    """Whether anything may still have gone wrong."""
     counts: LookupMetrics | None = None
 
 
@@ -133,9 +144,10 @@ class Job:
         self.attempts: list[Attempt] = []
         self.invalidated: dict[int, float] = {}
         self.is_machine_reset = self.has_strange_files = False
+        self.invalidates = self.random.choice((0.0, 0.2, 0.8))
         self.kills = self.random.choice((0.0, 0.0, 0.3))
         self.twice = self.random.choice((0.0, 0.0, 0.0, 0.4))
-        self.memory = self._choose_memory()
+        self.sizes = self._choose_sizes()
 
     # What is chosen.
 
@@ -164,8 +176,8 @@ class Job:
             connector, ("id",), ("id", "value"), settings, LookupName(table="people", function="lookup_1")
         )
 
-    def _choose_memory(self) -> dict[str, int]:
-        """How much a task may hold, and how many rows it reads at once."""
+    def _choose_sizes(self) -> dict[str, int]:
+        """How much a task may hold, how many rows it reads at once, and how soon a cache merges, or a breaker opens."""
         choice = self.random.choice
         wide = choice((1, 50, 10**6, 10**6))
         return {
@@ -175,6 +187,8 @@ class Job:
             "WINDOW_BYTES": wide,
             "HAND_OUT_BYTES": max(1, wide // 2),
             "FIRST_ROWS": choice((1, 3, 1024)),
+            "MOST_SEGMENTS": choice((2, 2, 16)),
+            "_FEWEST": choice((4, 4, 20)),
         }
 
     def _choose_retry(self) -> RetryPolicy:
@@ -235,20 +249,22 @@ class Job:
         Raises:
             Broken: something does not hold.
         """
-        set_memory(self.memory)
+        set_sizes(self.sizes)
         self._choose_faults()
         told = (
             self.spec.settings,
-            self.memory,
+            self.sizes,
             self.source.faults,
             f"latency {self.source.latency}",
             self.disk,
         )
         self.world.setting = "\n".join(map(str, told))
-        self.statements = self.random.choice((1, 1, 2, 2, 3))
+        self.statements = self.random.choice((1, 2, 2, 3, 5))
         for number in range(1, 1 + self.statements):
             self._prepare(number)
             self._run_statement(number)
+        self._settle()
+        self._run_when_all_is_well()
         self._settle()
         self._check_all()
 
@@ -272,7 +288,7 @@ class Job:
         random, world = self.random, self.world
         if number > 1:
             this_thread().sleep(random.choice((0.0, 1.5, 20.0, 90.0)))
-            if random.random() < 0.3:
+            if random.random() < self.invalidates:
                 self._invalidate(number)
             if random.random() < 0.15:
                 self._reset_machine()
@@ -409,7 +425,7 @@ class Job:
         start, world, keys = 0, self.world, attempt.keys
         while start < len(keys):
             size = self.random.choice((1, 3, 8))
-            if world.chance(0.1):
+            if not world.is_well and world.chance(0.1):
                 this_thread().sleep(self.random.choice((0.01, 2.0)))
             rows = pa.array(keys[start : start + size], pa.int64())
             attempt.read += [world.now] * len(rows)
@@ -427,13 +443,50 @@ class Job:
             this_thread().sleep(1.0)
         this_thread().sleep(1.0)
 
+    def _run_when_all_is_well(self) -> None:
+        """Ask for all keys once more: what has gone wrong before has left nothing behind.
+
+        Raises:
+            Broken: the task fails, or waits for what nobody holds.
+        """
+        settings, source, world = self.spec.settings, self.source, self.world
+        if settings.retry.on_miss or settings.budget.max_requests is not None:
+            return  # there keys may run out of time, and statements out of requests
+        world.is_well, self.kills, self.twice = True, 0.0, 0.0
+        for worker in self.workers:
+            worker.dies_after = None
+        world.tell("all is well")
+        may_be_shut = source.failures or not all(map(is_in_time, source.asked))
+        may_wait = may_be_shut or self.disk.failing or self.is_machine_reset
+        if may_wait:
+            this_thread().sleep(LONGEST_OUTAGE)
+            with suppress(TaskFailed):
+                self._ask_for_all()
+            this_thread().sleep(5.0)
+        began = world.now
+        try:
+            self._ask_for_all().may_fail = False
+        except TaskFailed as error:
+            raise Broken(f"a task fails when all is well: {error.__cause__!r}") from error
+        rate = settings.budget.rate
+        longest = 3.0 + (self.keys + 1) * (2 * QUICK + (1 / rate if rate else 0.0))
+        if not may_wait and world.now - began > longest:
+            raise Broken(
+                f"a task takes {world.now - began:.3f} s when all is well, and may take {longest:.3f} s"
+            )
+
+    def _ask_for_all(self) -> Attempt:
+        self.statements += 1
+        return self.run_task(self.statements, self.statements, 0, list(range(self.keys)))
+
     # What must hold.
 
     def _check_all(self) -> None:
         for attempt in self.attempts:
             self._check_attempt(attempt)
         self._check_requests()
-        check_delays(self)
+        for check in (check_delays, check_breaker, check_reloads, check_permits_in_use):
+            check(self)
         check_cache_is_used(self)
         check_cache_answers(self)
         self._check_permits()
@@ -500,7 +553,8 @@ class Job:
         settings, cache = self.spec.settings, self.spec.settings.cache
         invalidated = attempt.invalidated.get(key, -inf)
         if settings.whole is not None:
-            return invalidated
+            newest = newest_read(self, attempt) if is_undisturbed(self) else None
+            return max(invalidated, -inf if newest is None else newest[0])
         if settings.switch is not None:
             return self._begin_of(attempt.context.statement)
         if cache is None:
@@ -519,6 +573,8 @@ class Job:
     def _has_failed(self, attempt: Attempt, key: int) -> bool:
         """Whether the lookup of ``key`` may have failed: a request failed, was late, or got no permit."""
         settings = self.spec.settings
+        if not attempt.may_fail:
+            return False
         asks = [each for each in self.asks_of(attempt) if key in each.keys]
         if any(each.outcomes.get(key) is None for each in asks):
             return True

@@ -15,9 +15,9 @@ from typing import Any
 from unittest.mock import patch
 
 from lookup_hints.cache import full_cache, open_caches, task_cache
-from lookup_hints.cache.store import full_table, segment_files
+from lookup_hints.cache.store import answer_store, full_table, segment_files
 from lookup_hints.engine import adaptive_batch_size, input_window, permits, request_scheduler
-from lookup_hints.limits import origin_limiter, shared_limits, task_permits
+from lookup_hints.limits import circuit_breaker, origin_limiter, shared_limits, task_permits
 from lookup_hints.process import open_connectors, running_task
 from lookup_hints.spi import secrets
 from lookup_hints.streaming import supervisor
@@ -131,9 +131,11 @@ def _random() -> Random:
 
 
 def _limiter_of(*args: Any, **options: Any) -> Any:
-    return permits.limiter_of(
+    limiter = permits.limiter_of(
         *args, clock=_world().clock, sleep=lambda seconds: this_thread().sleep(seconds), **options
     )
+    this_process().limiters.append(limiter)
+    return limiter
 
 
 def _folder_of_executor() -> Path | None:
@@ -216,12 +218,15 @@ class _EventLog(logging.Handler):
         _world().events.append((asker.get(None), " ".join(text.partition("): ")[2].split()[:3])))
 
 
-_SIZES = ("BUFFER_BYTES", "ROWS_BYTES", "ANSWER_BYTES", "WINDOW_BYTES", "HAND_OUT_BYTES", "FIRST_ROWS")
-_HOLDERS = (adaptive_batch_size, input_window, request_scheduler)
+_SIZES = (
+    *("BUFFER_BYTES", "ROWS_BYTES", "ANSWER_BYTES", "WINDOW_BYTES", "HAND_OUT_BYTES", "FIRST_ROWS"),
+    *("MOST_SEGMENTS", "_FEWEST"),
+)
+_HOLDERS = (adaptive_batch_size, input_window, request_scheduler, answer_store, circuit_breaker)
 
 
-def set_memory(sizes: Mapping[str, int]) -> None:
-    """Let tasks of the run that begins hold so much; the end of ``simulated`` takes it back."""
+def set_sizes(sizes: Mapping[str, int]) -> None:
+    """Set what few keys would not reach, for the run that begins; the end of ``simulated`` takes it back."""
     for name, size in sizes.items():
         for module in _HOLDERS:
             if hasattr(module, name):

@@ -11,6 +11,7 @@ from random import Random
 import pyarrow as pa
 
 from lookup_hints.errors import AnswerTooLarge, ConnectorError
+from lookup_hints.limits.shared_limits import LimitStores
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Scan, SyncLookup
 from lookup_hints.spi.request_and_answer import (
     Answer,
@@ -26,6 +27,9 @@ from tests.simulation.world import SimulatedProcess, SimulatedThread, World, ask
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.int64())])
 VERSIONS = 100_000
 """A value is its key times this, and a number that grows with each change: a foreign one shows."""
+
+QUICK = 0.01
+"""Seconds for half an answer once nothing goes wrong any more."""
 
 Found = tuple[int, ...]
 """The values that a key has."""
@@ -61,6 +65,7 @@ class Ask:
         outcomes: what was answered for each key; None where that failed.
         error: how all of it failed.
         is_cancelled: whether the library has ended it.
+        probes: when the outage began that it probes, and when that was to be probed; None for none.
     """
 
     at: float
@@ -73,6 +78,7 @@ class Ask:
     outcomes: dict[int, Found | None] = field(default_factory=dict)
     error: Exception | None = None
     is_cancelled: bool = False
+    probes: tuple[float, float] | None = None
 
 
 class Source:
@@ -88,6 +94,8 @@ class Source:
         self.down: tuple[float, float] = (inf, inf)
         self.asked: list[Ask] = []
         self.failures = 0
+        self.reads: list[tuple[float, float]] = []
+        """When the table was read whole, each time from begin to end."""
 
     # What is true.
 
@@ -124,23 +132,34 @@ class Source:
         process = this_process()
         process.work()
         ask = Ask(self.world.now, keys, request.attempt, asker.get(None), process, request.timeout)
+        ask.probes = self._outage_at_origin(process)
         self.asked.append(ask)
         self.world.tell(f"process {process.number} asks for {keys}, attempt {request.attempt}")
         return ask
+
+    def _outage_at_origin(self, process: SimulatedProcess) -> tuple[float, float] | None:
+        """When the library took the source for down that may be probed now, and when that was to be."""
+        for store in process.here.the(LimitStores)._opened.values():
+            breaker = store.limits.breaker
+            if breaker.opened_at and self.world.now >= breaker.until:
+                return breaker.opened_at, breaker.until
+        return None
 
     def end(self, ask: Ask) -> None:
         ask.until = min(self.world.now, ask.process.died_at)
 
     def _happens(self, fault: str) -> bool:
-        return fault in self.faults and self.world.chance(self.faults[fault])
+        return fault in self.faults and not self.world.is_well and self.world.chance(self.faults[fault])
 
     @property
     def is_down(self) -> bool:
-        return self.down[0] <= self.world.now < self.down[1]
+        return self.down[0] <= self.world.now < self.down[1] and not self.world.is_well
 
     def delays(self) -> tuple[float, float]:
         """Seconds until the source looks, and until its answer is there."""
         random = self.world.random
+        if self.world.is_well:
+            return QUICK, QUICK
         seconds = self.latency * random.choice((0.1, 0.5, 1.0, 1.0, 2.0))
         if self._happens("slow"):
             seconds *= 40
@@ -271,10 +290,11 @@ class SourceConnector(SyncLookup, AsyncLookup, Scan):
             this_thread().sleep(source.latency)
             if source.is_down or source._happens("error"):
                 source.failures += 1
-                raise OSError("the table cannot be read on")
+                raise ConnectorError("the table cannot be read on")
             # As a snapshot: all rows are those of when it began.
             rows = [(key, value) for key in keys[start : start + 5] for value in source.rows_at(key, began)]
             yield pa.record_batch([[key for key, _ in rows], [value for _, value in rows]], schema=SCHEMA)
+        source.reads.append((began, source.world.now))
 
 
 class RowConnector(SourceConnector, AsyncRowLookup):

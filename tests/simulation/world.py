@@ -68,6 +68,7 @@ class SimulatedProcess:
         self.files: set[int] = set()
         self.streams: list[Any] = []
         self.queues: list[SimulatedQueue] = []
+        self.limiters: list[Any] = []
         self.folder: Any = None
         self.here = self.new_state()
         self.dies_after: int | None = None
@@ -443,7 +444,7 @@ class Loop(asyncio.BaseEventLoop):
         if world.steps > MOST_STEPS or world.now > LONGEST_RUN:
             raise Broken("the run does not end")
         world.now += random.random() * 2e-5
-        if world.stalls and random.random() < 0.002:
+        if world.stalls and not world.is_well and random.random() < 0.002:
             world.now += random.choice((0.01, 0.3, 2.0))
         while self._timers and (not self._lanes or self._timers[0][0] <= world.now):
             when, _, timer = heappop(self._timers)
@@ -496,6 +497,8 @@ class World:
         """The options and faults of the run, for who reads its trace."""
         self.stalls = False
         """Whether the machine stands still now and then."""
+        self.is_well = False
+        """Whether nothing goes wrong any more."""
         self._told: list[tuple[float, str]] = []
         self.folder = ""
         """Where its files are, which is another folder in each run of a seed."""

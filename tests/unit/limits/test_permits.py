@@ -10,7 +10,7 @@ from itertools import repeat
 
 import pytest
 
-from lookup_hints.errors import TooManyRequests
+from lookup_hints.errors import SourceDown, TooManyRequests
 from lookup_hints.limits.adaptive_concurrency import START
 from lookup_hints.limits.circuit_breaker import PROBES, Breaker
 from lookup_hints.limits.origin_limiter import OriginLimiter, Waiter, WaitQueue
@@ -130,6 +130,29 @@ def test_who_is_cancelled_while_waiting_sends_nothing_that_counts(loop: VirtualL
         await last
         with pytest.raises(asyncio.CancelledError):
             await gone
+        limiter.close()
+
+    loop.run_until_complete(run())
+
+
+def test_who_does_not_wait_for_a_source_that_is_down_waits_for_its_probes(loop: VirtualLoop) -> None:
+    store = in_memory()
+    limiter = OriginLimiter(store, Rules(waits_on_open=False), process=os.getpid(), clock=loop.time)
+
+    async def run() -> None:
+        assert limiter.try_acquire(20) >= 10
+        for _ in range(20):
+            limiter.release(loop.time(), "lost")
+        with pytest.raises(SourceDown, match=r"It is asked again in 5 s"):
+            await limiter.acquire(None)
+        await asyncio.sleep(5.0)
+        assert limiter.try_acquire(20) == PROBES
+        # If it failed at once, its task would fail, and its probes would be cancelled before their answer.
+        waits = loop.create_task(limiter.acquire(None))
+        await asyncio.sleep(0.1)
+        assert not waits.done()
+        limiter.release(loop.time() - 0.1, "served")
+        await waits
         limiter.close()
 
     loop.run_until_complete(run())
