@@ -21,6 +21,10 @@ class Cut:
         return self.start <= other.start and other.end <= self.end
 
 
+class AsWritten(Cut):
+    """A stretch of the user's text in new text, without the edits inside it."""
+
+
 Fragment = str | Cut
 """A piece of new text: literal, or a stretch of the user's text with the edits inside it applied."""
 
@@ -102,11 +106,18 @@ class _Splice:
     def _render_edit(self, edit: Edit) -> Iterator[_Stretch]:
         breaks = 0
         for fragment in edit.new:
-            made = self.render(fragment, edit) if isinstance(fragment, Cut) else [_Stretch(fragment)]
-            for each in made:
+            for each in self._render_fragment(fragment, edit):
                 breaks += each.text.count("\n")
                 yield each
         yield _Stretch("\n" * (edit.at.of(self._text).count("\n") - breaks))
+
+    def _render_fragment(self, fragment: Fragment, edit: Edit) -> Iterator[_Stretch]:
+        if isinstance(fragment, str):
+            yield _Stretch(fragment)
+        elif isinstance(fragment, AsWritten):
+            yield _Stretch(fragment.of(self._text), fragment.start)
+        else:
+            yield from self.render(fragment, edit)
 
 
 def _separate_words(stretches: Iterable[_Stretch]) -> Iterator[_Stretch]:

@@ -41,6 +41,8 @@ def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
     return Both(Worlds(spark, folder, tables(), conf, "memory", views(), is_small=True))
 
 
+# It would hide the failure that it is about.
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @pytest.mark.timeout(3600)
 @settings(
     max_examples=max(1, EXAMPLES // (BATCH * 3 // 4)),

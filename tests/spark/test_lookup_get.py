@@ -52,6 +52,14 @@ def test_rows_that_other_conditions_drop_are_not_asked_for(worlds: Worlds, world
     assert list(world.calls("c").keys) == [("2",)]
 
 
+def test_a_value_of_a_group_may_be_the_key_of_another(worlds: Worlds, world: World) -> None:
+    worlds.check(
+        "SELECT k, lookup_get('c', 'x', k + lookup_get('c', 'id', k, lookup_get('c', 'id', 1)), -1) AS x,"
+        " count(*) AS n FROM o GROUP BY k",
+        frozenset({"c"}),
+    )
+
+
 def test_a_hint_of_the_block_gives_the_options(world: World) -> None:
     hint = "/*+ LOOKUP('table'='c', 'batch-size'='1', 'async'='false') */"
     text = f"SELECT {hint} no, lookup_get('c', 'name', k) AS n FROM o"
@@ -97,6 +105,34 @@ def test_spark_takes_the_source_of_a_merge(world: World) -> None:
             )
     finally:
         world.session.spark.sql("DROP TABLE values_merged")
+
+
+def test_values_in_actions_of_a_merge_come_from_its_source(worlds: Worlds, world: World) -> None:
+    """Spark's own tables cannot take them: so what the source gives is held against the values themselves."""
+    named, numbered = "lookup_get('c', 'name', s.k, '-')", "lookup_get('c', 'x', s.k)"
+    text = (
+        f"MERGE INTO values_merged t USING o s ON t.no = s.no AND {named} <> 'c' WHEN MATCHED THEN UPDATE SET"
+        f" n = {named} WHEN NOT MATCHED THEN INSERT (no, n) VALUES (s.no, (SELECT {numbered}))"
+    )
+    world.session.sql("CREATE TABLE values_merged (no BIGINT, n STRING) USING parquet")
+    try:
+        with pytest.raises(UnsupportedOperationException, match="does not support MERGE INTO TABLE"):
+            world.session.sql(text)
+    finally:
+        world.session.spark.sql("DROP TABLE values_merged")
+    plan = world.session.prepare(text).plan
+    assert plan is not None
+    source, rest = plan.sql.partition(" USING (")[2].split(") AS s ON ")
+    assert rest == (
+        "t.no = s.no AND s.`__lookup_value_1` <> 'c' WHEN MATCHED THEN UPDATE SET n = s.`__lookup_value_2`"
+        " WHEN NOT MATCHED THEN INSERT (no, n) VALUES (s.no, s.`__lookup_value_3`)"
+    )
+    select = f"SELECT s.*, {named} AS a, {named} AS b, {numbered} AS c FROM o s"
+    wanted = worlds.plain.sql(worlds.plain_text(select)).collect()
+    assert sorted(map(tuple, world.session.spark.sql(source).collect()), key=str) == sorted(
+        map(tuple, wanted), key=str
+    )
+    assert sorted(world.calls("c").keys) == [("1",), ("2",), ("9",)]
 
 
 def test_a_function_of_the_users_own_is_left_alone(world: World) -> None:
@@ -148,6 +184,11 @@ def test_sparks_error_is_about_the_users_text(world: World, key: str, shown: lis
         (
             "DELETE FROM placed WHERE no IN (SELECT o.no FROM o JOIN c ON c.id = o.k\n WHERE o.kk = 'a')",
             ["`o`.`kk`", "line 2 pos 7"],
+        ),
+        (
+            "MERGE INTO placed t USING o s ON t.no = s.no WHEN MATCHED THEN\n UPDATE SET"
+            " n = lookup_get('c', 'name', s.kk)",
+            ["`s`.`kk`", "[`s`.`k`, `s`.`no`]", "line 2 pos 40"],
         ),
         ("SELECT lookup_get('c', 'name', kk)", ["`kk` cannot be resolved. SQLSTATE", "line 1 pos 31"]),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -112,6 +112,12 @@ def read_call(statement: Statement, context: Context, first: int) -> ValueCall:
         tuple(tree for tree in trees if tree is not None),
         arguments[3] if len(arguments) > 3 else None,
     )
+
+
+def raise_together(errors: Sequence[QueryError]) -> None:
+    """Raise one error with the problems of all, if there are any."""
+    if errors:
+        raise type(errors[0])([problem for error in errors for problem in error.problems])
 
 
 def _argument_error(statement: Statement, at: Cut, message: str, tip: str = "") -> QueryError:

@@ -17,6 +17,7 @@ from lookup_hints.plan.scopes import Scopes
 from lookup_hints.sql.text_edits import Cut
 from lookup_hints.sql.words import ORDER_WORDS, SET_WORDS
 
+IN_SOURCE = "Select the value in USING: USING (SELECT ..., lookup_get(...) AS value FROM ...)."
 IN_DERIVED_TABLE = "Compute the key in a derived table: FROM (SELECT ..., key AS k FROM ...)."
 
 
@@ -138,11 +139,7 @@ def _home_of(statement: Statement, scopes: Scopes, call: ValueCall) -> tuple[Blo
     """The block whose FROM has the columns of the key, and those of its relations that have them."""
     block = statement.structure.block_at(call.first)
     if block is None:
-        reason = "it stands in no query whose FROM could hold the lookup"
-        tip = "Use it in the query that gives the rows."
-        if statement.tokens.is_word(0, "MERGE"):
-            tip = "Use it in the query of USING: USING (SELECT ..., lookup_get(...) AS value FROM ...)."
-        raise refused(statement, call, reason, tip)
+        raise _no_query_around(statement, call)
     inner = block
     while True:
         inside = block.source is not None and block.source.first <= call.first <= block.source.last
@@ -156,8 +153,22 @@ def _home_of(statement: Statement, scopes: Scopes, call: ValueCall) -> tuple[Blo
             reason = "its key has columns of two queries"
             raise refused(statement, call, reason, "Use columns of one query as its key.")
         block = around
+    is_of_target = block.source is None and any(tree.find(exp.Column) for tree in call.trees)
+    if is_of_target and statement.tokens.is_word(0, "MERGE", *_WITHOUT_FROM):
+        raise _no_query_around(statement, call)
     _refuse_order_of_union(statement, inner, call)
     return block, relations
+
+
+_WITHOUT_FROM = ("UPDATE", "DELETE")
+
+
+def _no_query_around(statement: Statement, call: ValueCall) -> UnsupportedLookup:
+    reason = "it stands in no query whose FROM could hold the lookup"
+    tip = IN_SOURCE if statement.tokens.is_word(0, "MERGE") else "Use it in the query that gives the rows."
+    if statement.tokens.is_word(0, *_WITHOUT_FROM):
+        tip = f"Write a MERGE INTO the same table. {IN_SOURCE}"
+    return refused(statement, call, reason, tip)
 
 
 def _refuse_order_of_union(statement: Statement, block: Block, call: ValueCall) -> None:

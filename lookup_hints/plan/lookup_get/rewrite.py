@@ -7,15 +7,23 @@ of the user's can mean them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from lookup_hints.errors import Problem, QueryError, Span
+from lookup_hints.errors import QueryError, Span
 from lookup_hints.hints.hint_comments import LookupHint, read_hints
 from lookup_hints.plan.column_pruning import leaving_out, own_stars
-from lookup_hints.plan.lookup_get.calls import ValueCall, calls_in, calls_lookup_get, read_call
+from lookup_hints.plan.lookup_get.calls import (
+    ValueCall,
+    calls_in,
+    calls_lookup_get,
+    raise_together,
+    read_call,
+)
+from lookup_hints.plan.lookup_get.calls_in_merge import CallsInSource, move_calls_into_source
+from lookup_hints.plan.lookup_get.changed_text import ChangedText
 from lookup_hints.plan.lookup_get.places import (
     IN_DERIVED_TABLE,
     JoinPlace,
@@ -32,8 +40,7 @@ from lookup_hints.plan.parse.query_parts import query_parts
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.scopes import Scopes
 from lookup_hints.plan.session_interface import Context
-from lookup_hints.plan.spark_analysis import Analysis, change_text_of
-from lookup_hints.plan.spark_analysis import put_in_place as put_spark_error_in_place
+from lookup_hints.plan.spark_analysis import Analysis
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.sql.text_edits import Cut, Edit, Fragment, original_offset
@@ -57,6 +64,11 @@ class ValueJoin:
     def first(self) -> ValueCall:
         return self.calls[0]
 
+    def value_and_key(self, call: ValueCall) -> tuple[str, str]:
+        """The columns of the value, and of the key, which is NULL where no row was found."""
+        value, key = map(self.private, (call.column, call.table.primary_key[0]))
+        return f"{self.alias}.{value}", f"{self.alias}.{key}"
+
     def private(self, column: str) -> str:
         return quoted(f"{self.alias}_{column}")
 
@@ -66,72 +78,48 @@ class ValueJoin:
         named = {*table.primary_key, *(call.column for call in self.calls)}
         return [name for name in table.schema.names if name in named]
 
-    def fragments(self) -> Iterator[Fragment]:
+    def fragments(self, keys: Sequence[Sequence[Fragment]]) -> Iterator[Fragment]:
+        """The text of the join; ``keys`` are what its key is compared with."""
         listed = ", ".join(f"{quoted(name)} AS {self.private(name)}" for name in self.columns)
         pipe = "|> " if self.place.is_pipe else ""
         yield f" {pipe}LEFT JOIN (SELECT {listed} FROM {self.first.relation}) AS {self.alias} ON "  # noqa: S608
-        parts = zip(self.first.keys, self.first.trees, self.first.table.primary_key, strict=True)
+        parts = zip(keys, self.first.trees, self.first.table.primary_key, strict=True)
         for number, (key, tree, column) in enumerate(parts):
             opening, closing = ("", "") if isinstance(tree, exp.Column) else ("(", ")")
-            yield from (" AND " if number else "", opening, key, closing)
+            yield from (" AND " if number else "", opening, *key, closing)
             yield f" = {self.alias}.{self.private(column)}"
 
 
 @dataclass(frozen=True)
-class JoinsForCalls:
+class JoinsForCalls(ChangedText):
     """A statement whose calls became joins.
 
     Args:
-        written: the user's text.
-        text: the new text.
-        edits: the edits that made the new text.
         joins: the joins.
         hints: its hints, as they are meant in the new text.
+        moved: where calls were moved into the source of a MERGE first, what that made of the user's text.
     """
 
-    written: SqlText
-    text: SqlText
-    edits: tuple[Edit, ...]
     joins: tuple[ValueJoin, ...]
     hints: tuple[LookupHint, ...]
+    moved: CallsInSource | None
 
     def put_in_place(self, error: Exception) -> None:
-        """Let ``error``, which is about the new text, show the places and names of the user's."""
-        if isinstance(error, QueryError):
-            error.problems = tuple(
-                Problem(
-                    self._without_private(each.message),
-                    self._written_span(each.at),
-                    self._without_private(each.tip),
-                )
-                for each in error.problems
-            )
-            error.args = (error.problems,)
-            return
-        put_spark_error_in_place(error, self.written, self.edits, Cut(0, len(self.written)))
-        change_text_of(error, self._without_private)
+        super().put_in_place(error)
+        if self.moved is not None:
+            self.moved.put_in_place(error)
 
     def _without_private(self, text: str) -> str:
-        """``text`` with the tables' own names in place of private ones."""
         for join in reversed(self.joins):
             table = join.first.table.name
             text = text.replace(f"{join.alias}_", f"{table}.").replace(join.alias, table)
         return text
 
-    def _written_span(self, at: Span | None) -> Span | None:
-        if at is None or at.text == self.written:
-            return at
-        whole = Cut(0, len(self.written))
-        first, last = (
-            original_offset(self.written, self.edits, whole, offset) for offset in (at.start, at.end - 1)
-        )
-        if first is not None and last is not None and first <= last:
-            return Span(self.written, first, last + 1)
+    def _span_of_added(self, at: Span) -> Span | None:
         added = re.search(rf"{OF_LOOKUP_GET}(\d+)", at.text[at.start :])
         if added is None:
-            return None if first is None else Span(self.written, first, first + 1)
-        call = self.joins[int(added[1]) - 1].first
-        code = self.written.code
+            return None
+        call, code = self.joins[int(added[1]) - 1].first, self.written.code
         return Span(self.written, code[call.first].start, code[call.last].end)
 
 
@@ -148,10 +136,22 @@ def joins_for_calls(text: SqlText, hints: tuple[LookupHint, ...], context: Conte
         return None  # Spark's parser says where
     statement = Statement(text, context.find_table, context.is_lookup_view)
     statement.queries = query_parts(statement)
-    writer = _Rewriter(statement, context)
-    edits = tuple(writer.edits())
+    moved = move_calls_into_source(statement, context)
+    if moved is not None:
+        outside = [hint for hint in hints if hint.at.text != text]
+        text, hints = moved.text, (*outside, *read_hints(moved.text)[0])
+        statement = Statement(text, context.find_table, context.is_lookup_view)
+        statement.queries = query_parts(statement)
+    try:
+        writer = _Rewriter(statement, context)
+        edits = tuple(writer.edits())
+    except QueryError as error:
+        if moved is not None:
+            moved.put_in_place(error)
+        raise
     made = text.edited(edits)
-    return JoinsForCalls(text, made, edits, tuple(writer.joins), tuple(_hints_of(writer, hints, edits, made)))
+    hints = tuple(_hints_of(writer, hints, edits, made))
+    return JoinsForCalls(text, made, edits, tuple(writer.joins), hints, moved)
 
 
 class _Rewriter:
@@ -171,8 +171,7 @@ class _Rewriter:
                 placed.append((call, place_of(self.statement, self._scopes, call)))
             except QueryError as error:
                 errors.append(error)
-        if errors:
-            raise type(errors[0])([problem for error in errors for problem in error.problems])
+        raise_together(errors)
         # A call in the key of another ends before it, and its join comes first, too.
         for call, place in sorted(placed, key=lambda each: (not each[1].is_early, each[0].last)):
             join = next((each for each in self.joins if self._serves_call(each, place, call)), None)
@@ -222,7 +221,11 @@ class _Rewriter:
         for place in dict.fromkeys(join.place for join in self.joins):
             here = [join for join in self.joins if join.place == place]
             before = f" FROM (SELECT 1 AS {OF_LOOKUP_GET}0)" if place.needs_from else ""
-            added = [fragment for join in here for fragment in join.fragments()]
+            added = [
+                fragment
+                for join in here
+                for fragment in join.fragments([list(self._of_one_row(key)) for key in join.first.keys])
+            ]
             if place.opens > -1:
                 yield Edit(Cut(place.opens, place.opens), ("(",))
             yield Edit(Cut(place.at, place.at), (before, *added, ")" if place.opens > -1 else ""))
@@ -260,14 +263,10 @@ class _Rewriter:
         A matched row has a key that is not NULL. Spark gives a struct's field the name of a bare column, so
         the value is none.
         """
-        value = f"{join.alias}.{join.private(call.column)}"
-        found = f"{join.alias}.{join.private(call.table.primary_key[0])}"
         if not self._is_of_group(join, call):
-            if call.default is None:
-                yield f"coalesce({value})"
-            else:
-                yield from (f"(CASE WHEN {found} IS NULL THEN ", call.default, f" ELSE {value} END)")
+            yield from self._value_of_one_row(join, call)
             return
+        value, found = join.value_and_key(call)
         # One row says it for its group, as the key is grouped by: Spark checks that where it stands alone.
         yield "(CASE WHEN "
         for key in call.keys:
@@ -275,6 +274,25 @@ class _Rewriter:
         yield f"any_value({found}) IS NULL THEN "
         yield "NULL" if call.default is None else call.default
         yield f" ELSE any_value({value}) END)"
+
+    def _value_of_one_row(self, join: ValueJoin, call: ValueCall) -> Iterator[Fragment]:
+        value, found = join.value_and_key(call)
+        if call.default is None:
+            yield f"coalesce({value})"
+        else:
+            default = self._of_one_row(call.default)
+            yield from (f"(CASE WHEN {found} IS NULL THEN ", *default, f" ELSE {value} END)")
+
+    def _of_one_row(self, part: Cut) -> Iterator[Fragment]:
+        """``part`` as ON needs it: a call in it gives the value of the row, not that of a group."""
+        at = part.start
+        calls = ((join, call) for join in self.joins for call in join.calls)
+        for join, call in sorted(calls, key=lambda each: each[1].first):
+            place = self.statement.tokens.cut(call.first, call.last)
+            if at <= place.start and place.end <= part.end:
+                yield from (Cut(at, place.start), *self._value_of_one_row(join, call))
+                at = place.end
+        yield Cut(at, part.end)
 
     def _is_of_group(self, join: ValueJoin, call: ValueCall) -> bool:
         """Whether a call is computed once for each group, from a key that is grouped by."""

@@ -53,6 +53,11 @@ SELECT o.k, lookup_get('customers', 'name', o.k, 'none') AS n, max(lookup_get('c
 -- becomes:
 SELECT o.k, (CASE WHEN (o.k) IS NULL OR any_value(__lookup_relation_get_1.`__lookup_relation_get_1_id`) IS NULL THEN 'none' ELSE any_value(__lookup_relation_get_1.`__lookup_relation_get_1_name`) END) AS n, max(coalesce(__lookup_relation_get_1.`__lookup_relation_get_1_zip`)) AS z FROM orders o LATERAL VIEW OUTER inline(ask_customers(o.k)) __lookup_relation_get_1 AS `__lookup_relation_get_1_id`, `__lookup_relation_get_1_name`, `__lookup_relation_get_1_zip` GROUP BY o.k
 
+-- case: a value of a group, whose key is another one
+SELECT o.k, lookup_get('customers', 'name', o.k + lookup_get('customers', 'id', o.k, lookup_get('customers', 'id', 7))) AS n FROM orders o GROUP BY o.k
+-- becomes:
+SELECT o.k, (CASE WHEN (o.k + (CASE WHEN (o.k) IS NULL OR any_value(__lookup_relation_get_2.`__lookup_relation_get_2_id`) IS NULL THEN (CASE WHEN (7) IS NULL OR any_value(__lookup_relation_get_1.`__lookup_relation_get_1_id`) IS NULL THEN NULL ELSE any_value(__lookup_relation_get_1.`__lookup_relation_get_1_id`) END) ELSE any_value(__lookup_relation_get_2.`__lookup_relation_get_2_id`) END)) IS NULL OR any_value(__lookup_relation_get_3.`__lookup_relation_get_3_id`) IS NULL THEN NULL ELSE any_value(__lookup_relation_get_3.`__lookup_relation_get_3_name`) END) AS n FROM orders o LATERAL VIEW OUTER inline(ask_customers((7))) __lookup_relation_get_1 AS `__lookup_relation_get_1_id` LATERAL VIEW OUTER inline(ask_customers(o.k)) __lookup_relation_get_2 AS `__lookup_relation_get_2_id` LATERAL VIEW OUTER inline(ask_customers((o.k + (CASE WHEN __lookup_relation_get_2.`__lookup_relation_get_2_id` IS NULL THEN coalesce(__lookup_relation_get_1.`__lookup_relation_get_1_id`) ELSE __lookup_relation_get_2.`__lookup_relation_get_2_id` END)))) __lookup_relation_get_3 AS `__lookup_relation_get_3_id`, `__lookup_relation_get_3_name` GROUP BY o.k
+
 -- case: a value in a subquery joins the query that has its key
 SELECT o.id FROM orders o WHERE EXISTS (SELECT 1 FROM zips z WHERE z.zip = lookup_get('customers', 'zip', o.k))
 -- becomes:
@@ -257,22 +262,77 @@ MERGE INTO t USING (SELECT o.id, lookup_get('customers', 'name', o.k) AS name FR
 MERGE INTO t USING (SELECT o.id, coalesce(__lookup_relation_get_1.`__lookup_relation_get_1_name`) AS name FROM orders o LATERAL VIEW OUTER inline(ask_customers(o.k)) __lookup_relation_get_1 AS `__lookup_relation_get_1_name`) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *
 
 -- case: in an action of MERGE
-MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'name', o.k)
--- refused:
-line 1, column 80: lookup_get cannot be here: it stands in no query whose FROM could hold the lookup. Use it in the query of USING: USING (SELECT ..., lookup_get(...) AS value FROM ...).
-MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'name', o.k)
-                                                                               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'name', o.k), zip = (SELECT lookup_get('customers', 'zip', o.k, o.z))
+-- becomes:
+MERGE INTO t USING (SELECT o.*, coalesce(__lookup_relation_get_1.`__lookup_relation_get_1_name`) AS `__lookup_value_1`, (CASE WHEN __lookup_relation_get_1.`__lookup_relation_get_1_id` IS NULL THEN o.z ELSE __lookup_relation_get_1.`__lookup_relation_get_1_zip` END) AS `__lookup_value_2` FROM orders o LATERAL VIEW OUTER inline(ask_customers(o.k)) __lookup_relation_get_1 AS `__lookup_relation_get_1_id`, `__lookup_relation_get_1_name`, `__lookup_relation_get_1_zip`) AS o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = o.`__lookup_value_1`, zip = o.`__lookup_value_2`
 
 -- case: in the condition of MERGE
-MERGE INTO t USING orders o ON t.name = lookup_get('customers', 'name', o.k) WHEN MATCHED THEN DELETE
+MERGE INTO t USING db.orders ON t.name = lookup_get('customers', 'name', orders.k) WHEN MATCHED THEN DELETE
+-- becomes:
+MERGE INTO t USING (SELECT orders.*, coalesce(__lookup_relation_get_1.`__lookup_relation_get_1_name`) AS `__lookup_value_1` FROM db.orders LATERAL VIEW OUTER inline(ask_customers(orders.k)) __lookup_relation_get_1 AS `__lookup_relation_get_1_name`) AS orders ON t.name = orders.`__lookup_value_1` WHEN MATCHED THEN DELETE
+
+-- case: in a condition and in values of MERGE, whose source is a query
+MERGE INTO t AS t USING (SELECT id, k FROM orders) AS `s s` (i, j) ON t.id = `s s`.i WHEN MATCHED AND lookup_get('customers', 'name', `s s`.j) = 'x' THEN DELETE WHEN NOT MATCHED THEN INSERT (id, name) VALUES (`s s`.i, upper(lookup_get('customers', 'name', lookup_get('customers', 'id', `S S`.j))))
+-- becomes:
+MERGE INTO t AS t USING (SELECT `s s`.*, coalesce(__lookup_relation_get_1.`__lookup_relation_get_1_name`) AS `__lookup_value_1`, coalesce(__lookup_relation_get_2.`__lookup_relation_get_2_name`) AS `__lookup_value_2` FROM (SELECT id, k FROM orders) AS `s s` (i, j) LATERAL VIEW OUTER inline(ask_customers(`s s`.j)) __lookup_relation_get_1 AS `__lookup_relation_get_1_id`, `__lookup_relation_get_1_name` LATERAL VIEW OUTER inline(ask_customers((coalesce(__lookup_relation_get_1.`__lookup_relation_get_1_id`)))) __lookup_relation_get_2 AS `__lookup_relation_get_2_name`) AS `s s` ON t.id = `s s`.i WHEN MATCHED AND `s s`.`__lookup_value_1` = 'x' THEN DELETE WHEN NOT MATCHED THEN INSERT (id, name) VALUES (`s s`.i, upper(`s s`.`__lookup_value_2`))
+
+-- case: in MERGE, with a key of the target
+MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'name', t.k)
 -- refused:
-line 1, column 41: lookup_get cannot be here: it stands in no query whose FROM could hold the lookup. Use it in the query of USING: USING (SELECT ..., lookup_get(...) AS value FROM ...).
-MERGE INTO t USING orders o ON t.name = lookup_get('customers', 'name', o.k) WHEN MATCHED THEN DELETE
-                                        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+line 1, column 80: lookup_get cannot be here: its key or default has columns of the target. Select the value in USING: USING (SELECT ..., lookup_get(...) AS value FROM ...).
+MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'name', t.k)
+                                                                               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: in MERGE, with a key that may be of the target
+MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'name', k)
+-- refused:
+line 1, column 80: lookup_get cannot be here: its key or default may have columns of the target. Write o and a dot before the columns of the source.
+MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'name', k)
+                                                                               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: in MERGE, whose source has no name
+MERGE INTO t USING (SELECT * FROM orders) ON t.id = id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'name', k)
+-- refused:
+line 1, column 92: lookup_get cannot be here: the source of the MERGE has no name. Give it one: USING ... AS s.
+MERGE INTO t USING (SELECT * FROM orders) ON t.id = id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'name', k)
+                                                                                           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: in MERGE, with a query as its key
+MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'name', (SELECT max(k) FROM x))
+-- refused:
+line 1, column 113: lookup_get: This part of the key cannot be read. Write one value, without a name.
+MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'name', (SELECT max(k) FROM x))
+                                                                                                                ^^^^^^^^^^^^^^^^^^^^
+
+-- case: in MERGE, which takes all columns
+MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'name', o.k) WHEN NOT MATCHED THEN INSERT *
+-- refused:
+line 1, column 80: lookup_get cannot be here: the MERGE takes all columns of the source. List the columns in place of *. Select the value in USING: USING (SELECT ..., lookup_get(...) AS value FROM ...).
+MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'name', o.k) WHEN NOT MATCHED THEN INSERT *
+                                                                               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: in MERGE, of a column that is not there
+MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'nam', o.k)
+-- refused:
+line 1, column 104: lookup_get: customers has no column 'nam'. Did you mean 'name'?
+MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'nam', o.k)
+                                                                                                       ^^^^^
+
+-- case: in a query without FROM in UPDATE
+UPDATE t SET name = (SELECT lookup_get('customers', 'name', k)) WHERE id > 1
+-- refused:
+line 1, column 29: lookup_get cannot be here: it stands in no query whose FROM could hold the lookup. Write a MERGE INTO the same table. Select the value in USING: USING (SELECT ..., lookup_get(...) AS value FROM ...).
+UPDATE t SET name = (SELECT lookup_get('customers', 'name', k)) WHERE id > 1
+                            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: of a constant in UPDATE
+UPDATE t SET name = (SELECT lookup_get('customers', 'name', 1)) WHERE id > 1
+-- becomes:
+UPDATE t SET name = (SELECT coalesce(__lookup_relation_get_1.`__lookup_relation_get_1_name`) AS `lookup_get('customers', 'name', 1)` FROM (SELECT 1 AS __lookup_relation_get_0) LATERAL VIEW OUTER inline(ask_customers((1))) __lookup_relation_get_1 AS `__lookup_relation_get_1_name`) WHERE id > 1
 
 -- case: in UPDATE
 UPDATE t SET name = lookup_get('customers', 'name', k) WHERE id > 1
 -- refused:
-line 1, column 21: lookup_get cannot be here: it stands in no query whose FROM could hold the lookup. Use it in the query that gives the rows.
+line 1, column 21: lookup_get cannot be here: it stands in no query whose FROM could hold the lookup. Write a MERGE INTO the same table. Select the value in USING: USING (SELECT ..., lookup_get(...) AS value FROM ...).
 UPDATE t SET name = lookup_get('customers', 'name', k) WHERE id > 1
                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
