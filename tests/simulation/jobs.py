@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -48,6 +48,7 @@ from tests.simulation.closer_checks import (
 from tests.simulation.files import Disk, SimulatedPath
 from tests.simulation.seams import set_sizes
 from tests.simulation.source import FAULTS, QUICK, Ask, RowConnector, Source, SourceConnector
+from tests.simulation.streams import Streams
 from tests.simulation.world import Broken, SimulatedProcess, SimulatedThread, World, this_thread
 
 Row = list[tuple[int, int]] | None
@@ -64,22 +65,25 @@ class TaskContext:
     """What Spark tells of a task."""
 
     statement: int
-    stage: int
     partition: int
     attempt: int
     number: int
-    batch: int | None = None
+    batch: tuple[str, int] | None = None
+    """The id of the streaming query, and the number of its batch."""
 
     def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 (Spark's name)
-        return {
-            "spark.sql.execution.id": str(self.statement),
-            "spark.jobGroup.id": None if self.batch is None else "run-of-the-stream",
-            "sql.streaming.queryId": None if self.batch is None else "stream",
-            "streaming.sql.batchId": None if self.batch is None else str(self.batch),
-        }.get(name)
+        properties = {"spark.sql.execution.id": str(self.statement)}
+        if self.batch is not None:
+            query, batch = self.batch
+            properties |= {
+                "spark.jobGroup.id": f"run-of-{query}",
+                "sql.streaming.queryId": query,
+                "streaming.sql.batchId": str(batch),
+            }
+        return properties.get(name)
 
     def stageId(self) -> int:  # noqa: N802
-        return self.stage
+        return self.statement
 
     def partitionId(self) -> int:  # noqa: N802
         return self.partition
@@ -142,6 +146,10 @@ class Job:
         self.statements = 0
         self.most_workers = self.random.choice((1, 2, 3))
         self.attempts: list[Attempt] = []
+        self.streaming = self.random.choice((0.0, 0.0, 0.0, 0.7))
+        """How probable it is that a statement is a stream."""
+        self.streams: list[Streams] = []
+        self.stream_numbers = count(1)
         self.invalidated: dict[int, float] = {}
         self.is_machine_reset = self.has_strange_files = False
         self.invalidates = self.random.choice((0.0, 0.2, 0.8))
@@ -259,10 +267,13 @@ class Job:
             self.disk,
         )
         self.world.setting = "\n".join(map(str, told))
-        self.statements = self.random.choice((1, 2, 2, 3, 5))
-        for number in range(1, 1 + self.statements):
+        for number in range(1, 1 + self.random.choice((1, 2, 2, 3, 5))):
             self._prepare(number)
-            self._run_statement(number)
+            if self.world.chance(self.streaming):
+                self.streams.append(Streams(self))
+                self.streams[-1].run()
+            else:
+                self._run_statement()
         self._settle()
         self._run_when_all_is_well()
         self._settle()
@@ -285,7 +296,7 @@ class Job:
 
     def _prepare(self, number: int) -> None:
         """What comes between two statements."""
-        random, world = self.random, self.world
+        random = self.random
         if number > 1:
             this_thread().sleep(random.choice((0.0, 1.5, 20.0, 90.0)))
             if random.random() < self.invalidates:
@@ -294,7 +305,6 @@ class Job:
                 self._reset_machine()
             if random.random() < 0.1:
                 self._leave_strange_files()
-        world.tell(f"statement {number}")
 
     def _invalidate(self, number: int) -> None:
         settings, random = self.spec.settings, self.random
@@ -343,10 +353,17 @@ class Job:
             self.workers.append(worker)
         return self.random.choice(self.workers)
 
-    def _run_statement(self, number: int) -> None:
-        partitions = [self._choose_rows() for _ in range(self.random.choice((1, 1, 2)))]
+    def next_statement(self) -> int:
+        """The id of an execution that begins."""
+        self.statements += 1
+        return self.statements
+
+    def _run_statement(self) -> None:
+        number = self.next_statement()
+        self.world.tell(f"statement {number}")
+        partitions = [self.choose_rows() for _ in range(self.random.choice((1, 1, 2)))]
         runs = [
-            SimulatedThread(self.world.driver, partial(self.run_task, number, number, p, rows), f"task {p}")
+            SimulatedThread(self.world.driver, partial(self.run_task, number, p, rows), f"task {p}")
             for p, rows in enumerate(partitions)
         ]
         for run in runs:
@@ -354,36 +371,42 @@ class Job:
             if run.error is not None and not isinstance(run.error, TaskFailed):
                 raise run.error
 
-    def _choose_rows(self) -> list[int | None]:
+    def choose_rows(self) -> list[int | None]:
         most = self.random.choice((1, 4, 12))
         return [self.random.choice((None, *range(self.keys))) for _ in range(self.random.randrange(most + 1))]
 
     def run_task(
-        self, statement: int, stage: int, partition: int, keys: list[int | None], batch: int | None = None
+        self,
+        statement: int,
+        partition: int,
+        keys: list[int | None],
+        batch: tuple[str, int] | None = None,
+        is_cancelled: Callable[[], bool] = lambda: False,
     ) -> Attempt:
         """Run a task until an attempt is done, as Spark does.
 
         Raises:
-            TaskFailed: it has failed too often.
+            TaskFailed: it has failed too often, or is cancelled.
         """
         for number in range(ATTEMPTS):
             copies = 2 if self.world.chance(self.twice) else 1
             attempts = [
-                self._start(
-                    TaskContext(statement, stage, partition, number, next(self._numbers), batch), keys
-                )
+                self._start(TaskContext(statement, partition, number, next(self._numbers), batch), keys)
                 for _ in range(copies)
             ]
             me = this_thread()
             for each in attempts:
                 assert each.thread is not None
                 each.thread._ends.append(me.wake)
-            me.wait_until(partial(_is_decided, attempts))
+            me.wait_until(lambda: is_cancelled() or _is_decided(attempts))  # noqa: B023 (at once)
             done = next((each for each in attempts if each.is_done), None)
-            if done is not None:
+            if done is not None or is_cancelled():
                 for each in attempts:
                     if not _is_over(each) and each.thread is not None and self.world.chance(0.5):
                         self.world.kill(each.thread.process)  # as Spark does with the copy that is late
+            if is_cancelled():
+                break
+            if done is not None:
                 done.is_taken = True
                 return done
         raise TaskFailed(statement, partition) from attempts[-1].error
@@ -476,14 +499,15 @@ class Job:
             )
 
     def _ask_for_all(self) -> Attempt:
-        self.statements += 1
-        return self.run_task(self.statements, self.statements, 0, list(range(self.keys)))
+        return self.run_task(self.next_statement(), 0, list(range(self.keys)))
 
     # What must hold.
 
     def _check_all(self) -> None:
         for attempt in self.attempts:
             self._check_attempt(attempt)
+        for streams in self.streams:
+            streams.check()
         self._check_requests()
         for check in (check_delays, check_breaker, check_reloads, check_permits_in_use):
             check(self)
@@ -692,11 +716,9 @@ class Job:
             raise Broken(f"there are dead letters of no task: {written}")
 
     def _run_of(self, context: TaskContext) -> str:
-        return (
-            f"run=application-1-{context.statement}"
-            if context.batch is None
-            else f"run=stream-{context.batch}"
-        )
+        if context.batch is None:
+            return f"run=application-1-{context.statement}"
+        return "run={}-{}".format(*context.batch)
 
     def _may_have_written(self, attempt: Attempt, letters: list[int]) -> bool:
         """Whether these are the keys that ``attempt`` gave up."""
