@@ -30,7 +30,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce, wraps
-from itertools import count
 from operator import or_
 from pathlib import Path
 from types import FrameType
@@ -188,7 +187,7 @@ def _lines_of_ours(frame: FrameType | None) -> Iterator[tuple[str, int]]:
         frame = frame.f_back
 
 
-_NOT_OF_A_PATH = ("linecache.py", "traceback.py", "warnings.py", "weakref.py", "subprocess.py")
+_NOT_OF_A_PATH = ("gettext.py", "linecache.py", "traceback.py", "warnings.py", "weakref.py", "subprocess.py")
 
 
 class Interception:
@@ -350,16 +349,19 @@ class _Entry:
 # --- what a run may leave -------------------------------------------------------------------------------
 
 
-_KINDS = ("files", "opened", "threads")
+_KINDS = ("files", "opened", "threads", "elsewhere")
+_END_SOON = tuple(f"{each} " for each in ("threads", "elsewhere"))
 
 
 @dataclass
 class Traces:
-    """What a process and a folder hold at a moment: files, open files, and threads."""
+    """What a process and a folder hold at a moment: files, open files, threads, and what others hold for it."""
 
     files: Counter[str]
     opened: Counter[str]
     threads: Counter[str]
+    elsewhere: Counter[str] = field(default_factory=Counter)
+    """Such as sessions of a server."""
 
     def beyond(self, before: Traces) -> list[str]:
         """What is here that was not there before."""
@@ -371,7 +373,7 @@ class Traces:
 _UNIQUE = re.compile(r"\b[0-9a-f]{8,}\b|\d+")
 
 
-def traces(folder: Path) -> Traces:
+def traces(folder: Path, elsewhere: Callable[[], Counter[str]] = Counter) -> Traces:
     """What is below ``folder``, open, and running; names without what differs from run to run."""
     files = Counter(_UNIQUE.sub("#", str(each.relative_to(folder))) for each in folder.rglob("*"))
     opened: Counter[str] = Counter()
@@ -383,14 +385,16 @@ def traces(folder: Path) -> Traces:
         if place.startswith(("socket:", str(folder))) or place.endswith("(deleted)"):
             opened[_UNIQUE.sub("#", place)] += 1
     threads = Counter(_UNIQUE.sub("#", each.name) for each in threading.enumerate())
-    return Traces(files, opened, threads)
+    return Traces(files, opened, threads, elsewhere())
 
 
-def settled(folder: Path, before: Traces, seconds: float = 0.3) -> list[str]:
-    """What a run has left beyond ``before``, once threads that are about to end have ended."""
+def settled(
+    folder: Path, before: Traces, elsewhere: Callable[[], Counter[str]] = Counter, seconds: float = 0.3
+) -> list[str]:
+    """What a run has left beyond ``before``, once what is about to end has ended."""
     ends = time.monotonic() + seconds
-    while (left := traces(folder).beyond(before)) and time.monotonic() < ends:
-        if not any(each.startswith("threads") for each in left):
+    while (left := traces(folder, elsewhere).beyond(before)) and time.monotonic() < ends:
+        if not any(each.startswith(_END_SOON) for each in left):
             break
         time.sleep(0.01)
     return left
@@ -449,6 +453,7 @@ class Survivor:
         errors: what a run may raise.
         says: whether an error says enough.
         excused: a pattern of what is no fault: a call with what became of it.
+        elsewhere: what others hold for this process, such as sessions of a server.
         through, of_all, most_of_a_place: as of ``NthCall``.
     """
 
@@ -459,13 +464,23 @@ class Survivor:
     errors: type[BaseException] | tuple[type[BaseException], ...] = Exception
     says: Callable[[BaseException], bool] = names_cause
     excused: str = "(?!)"
+    elsewhere: Callable[[], Counter[str]] = Counter
     through: tuple[str, ...] = ()
     of_all: bool = False
     most_of_a_place: int = 2
 
+    def nth_call(self, number: int, lasting: bool) -> NthCall:
+        """Of a run of this path, the one call that fails."""
+        return NthCall(number, lasting, self.through, self.of_all, self.most_of_a_place)
+
 
 def survive(
-    path: Survivor, folder: Path, part: int = 0, parts: int = 1, lasting: Sequence[bool] = (False, True)
+    path: Survivor,
+    folder: Path,
+    part: int = 0,
+    parts: int = 1,
+    lasting: Sequence[bool] = (False, True),
+    most: int = MOST_RUNS,
 ) -> Outcome:
     """Run ``path`` over folders below ``folder``, each time with another failing call.
 
@@ -474,6 +489,7 @@ def survive(
         folder: an empty one.
         part: of so many ``parts`` of the calls this one is tried, all of them over the parts.
         lasting: whether all later calls of the same function fail, too; each is tried.
+        most: of more calls, the first half of so many fail, and as many that are spread over the rest.
     """
     outcome, own, as_prepared = Outcome(), folder / "own", folder / "prepared"
     own.mkdir()
@@ -481,28 +497,27 @@ def survive(
     shutil.copytree(own, as_prepared, symlinks=True)
     path.run(own)  # what a process imports and keeps once
     _begin(own, as_prepared)
-    seen = [traces(own)]
+    seen = [traces(own, path.elsewhere)]
     rights = []
     for _ in range(2):
         rights.append(path.run(own))
-        seen.append(traces(own))
+        seen.append(traces(own, path.elsewhere))
     gc.collect()
     gc.freeze()  # so that each run can be looked through at once
     try:
         with Interception(path.targets) as calls:
             for stays in lasting:
-                for number in count(1 + part, parts):
-                    assert number < MOST_RUNS, f"this path has no end: {outcome}"
+                for number in _calls_to_fail(path, own, as_prepared, calls, stays, most)[part::parts]:
                     _begin(own, as_prepared)
-                    before = traces(own)
-                    run = NthCall(number, stays, path.through, path.of_all, path.most_of_a_place)
+                    before = traces(own, path.elsewhere)
+                    run = path.nth_call(number, stays)
                     _run_with_failure(path, own, calls, run, rights[0], outcome)
                     if not run.fired:
-                        break
+                        continue
                     outcome.failures += 1
                     where = f"{'all of ' if stays else ''}{run.fired}"
                     is_clearing = stays or run.fired.split(" ")[0] in REMOVALS
-                    left = [f"{where}: leaves {each}" for each in _left_beyond(own, before, *seen[:2])]
+                    left = [f"{where}: leaves {each}" for each in _left_beyond(path, own, before, *seen[:2])]
                     if is_clearing:
                         left = [each for each in left if ": leaves files" not in each]
                     try:
@@ -514,13 +529,27 @@ def survive(
                             outcome.faults.append(f"{where}: the next run gives {found!r}")
                     left += [
                         f"{where}: the next run leaves {each}"
-                        for each in _left_beyond(own, before, *seen[1:])
+                        for each in _left_beyond(path, own, before, *seen[1:])
                     ]
                     outcome.faults += left
     finally:
         gc.unfreeze()
     outcome.faults = [each for each in outcome.faults if not re.search(path.excused, each)]
     return outcome
+
+
+def _calls_to_fail(
+    path: Survivor, own: Path, as_prepared: Path, calls: Interception, stays: bool, most: int
+) -> Sequence[int]:
+    """The numbers of the calls that fail, one in each run; a run in which none does counts them."""
+    _begin(own, as_prepared)
+    calls.run = none = path.nth_call(0, stays)
+    path.run(own)
+    calls.run = None
+    assert none.calls < MOST_RUNS, f"this path has no end: {none.calls} calls"
+    first = min(none.calls, most // 2)
+    rest = range(first + 1, none.calls + 1)
+    return [*range(1, first + 1), *rest[:: max(1, -(-len(rest) // (most - first)))]]
 
 
 def _begin(own: Path, as_prepared: Path) -> None:
@@ -561,6 +590,6 @@ def _run_with_failure(
     ]
 
 
-def _left_beyond(own: Path, *allowed: Traces) -> list[str]:
+def _left_beyond(path: Survivor, own: Path, *allowed: Traces) -> list[str]:
     most = (reduce(or_, (getattr(each, kind) for each in allowed)) for kind in _KINDS)
-    return settled(own, Traces(*most))
+    return settled(own, Traces(*most), path.elsewhere)

@@ -7,14 +7,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from contextvars import copy_context
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 from lookup_hints.driver.spark_versions import is_connect
 from lookup_hints.lookup_spec import LookupName
 from lookup_hints.metrics.readable_summary import Moment, live_text
+from lookup_hints.runs.show_meanwhile import showing_meanwhile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,30 +120,21 @@ def _follow_by_polling(spark: SparkSession, show: Show) -> Iterator[None]:
     tracker = spark.sparkContext.statusTracker()
     # Streaming queries run in job groups of their own, and are not of this statement.
     group = spark.sparkContext.getLocalProperty("spark.jobGroup.id")
-    over = threading.Event()
 
-    def look() -> None:
+    def look(over: threading.Event) -> None:
         seen = _StagesSeen()
-        others = set(tracker.getActiveJobsIds())
-        while not over.wait(_EVERY):
-            try:
+        with suppress(Exception):  # Spark is going away: whoever waits for the statement says so
+            others = set(tracker.getActiveJobsIds())
+            while not over.wait(_EVERY):
                 jobs = set(tracker.getJobIdsForGroup(group)) & set(tracker.getActiveJobsIds()) - others
                 active = set(tracker.getActiveStageIds())
                 stages = [stage for job in jobs for stage in _stages_of(tracker, job, active)]
-            except Exception:  # Spark is going away: whoever waits for the statement says so
-                return
-            is_known = seen.add((one.stageId, one.numTasks, one.numCompletedTasks) for one in stages)
-            if is_known or seen.seconds >= _SILENT:
-                show(seen.progress(sum(one.numActiveTasks for one in stages)))
+                is_known = seen.add((one.stageId, one.numTasks, one.numCompletedTasks) for one in stages)
+                if is_known or seen.seconds >= _SILENT:
+                    show(seen.progress(sum(one.numActiveTasks for one in stages)))
 
-    # In the context of the caller: a notebook finds the cell by it that the bar belongs to.
-    looking = threading.Thread(target=copy_context().run, args=(look,), name="lookup-progress", daemon=True)
-    looking.start()
-    try:
+    with showing_meanwhile(look, "lookup-progress"):
         yield
-    finally:
-        over.set()
-        looking.join()
 
 
 def _stages_of(tracker: Any, job: int, active: set[int]) -> Iterator[Any]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import copy_context
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.pyspark_internals import has_jvm, launched_jvm, load_sql, oldest_java
 from lookup_hints.runs.java import NoJava, check_java, failed_jvm
+from lookup_hints.runs.show_meanwhile import showing_meanwhile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,21 +132,18 @@ def _text_of(log: Path) -> str:
 @contextmanager
 def _show_start(began: float, log: Path | None, say: Say | None) -> Iterator[None]:
     """Say that Spark starts and for how long, while the block starts it."""
-    ready = threading.Event()
-    # In the context of the caller: a notebook finds the cell by it that the line belongs to.
-    clock = threading.Thread(target=copy_context().run, args=(_show_seconds, began, say, ready), daemon=True)
-    clock.start()
     try:
-        yield
+        if say is None:
+            yield
+        else:
+            with showing_meanwhile(partial(_show_seconds, began, say), "spark-starts"):
+                yield
     except BaseException as error:
         if log is not None:
             if isinstance(error, Exception) and not isinstance(error, NoJava):
                 sys.stderr.write("\n" + _text_of(log))
             log.unlink()
         raise
-    finally:
-        ready.set()
-        clock.join()
     if say is not None:
         say(f"Spark started in {time.monotonic() - began:.1f} s." + (f" It logs to {log}" if log else ""))
 
@@ -165,8 +163,8 @@ def on_terminal(terminal: TextIO) -> Iterator[Say]:
         terminal.flush()
 
 
-def _show_seconds(began: float, say: Say | None, ready: threading.Event) -> None:
-    while say is not None:
+def _show_seconds(began: float, say: Say, ready: threading.Event) -> None:
+    while True:
         say(f"Starting Spark ... {time.monotonic() - began:.0f} s")
         if ready.wait(_EVERY):
             return

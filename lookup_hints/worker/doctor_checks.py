@@ -143,6 +143,8 @@ def package_versions(packages: Sequence[str]) -> dict[str, str]:
             found[name] = version(name)
         except PackageNotFoundError:
             found[name] = "missing"
+        except OSError as error:  # of the disk with its files
+            found[name] = f"unknown ({error.strerror})"
     return found
 
 
