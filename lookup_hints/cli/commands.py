@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import replace
 from functools import partial
+from io import FileIO
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -208,14 +209,15 @@ def _check_files(options: argparse.Namespace) -> int:
 
 def _serve_lsp(options: argparse.Namespace) -> int:
     try:
-        from lookup_hints.cli.language_server import server
+        from lookup_hints.cli.language_server import EditorInput, server
     except ModuleNotFoundError as error:
         raise WrongUse(f"The package {error.name} is missing. Try: pip install 'lookup-hints[lsp]'") from None
     modules = [archive.find_module(each, to_ship=False) for each in options.module]
     given = job.surroundings(options, [module.name for module in modules])
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")  # the server closes it
     with redirect_stdout(sys.stderr), job.importing(modules):  # keeps prints of modules out of the answer
-        server(replace(given, params=job.read_params(options.param) or None)).start_io(None, output)
+        serves = server(replace(given, params=job.read_params(options.param) or None))
+        serves.start_io(EditorInput(FileIO(sys.stdin.fileno(), closefd=False)), output)
     return WELL
 
 

@@ -11,10 +11,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from inspect import getdoc
+from io import BufferedReader
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
+from lookup_hints.cli.arguments import WrongUse
 from lookup_hints.cli.check import CheckOptions, Finding, check_script
 from lookup_hints.cli.completion import Candidate, candidates, option_at, relations
 from lookup_hints.cli.names_in_text import created_name
@@ -113,6 +115,26 @@ def _connector_text(name: str) -> str:
     about = (getdoc(kind) or "").partition("\n\n")[0]
     return "\n".join([f"**{name}**: {about}", "", *options])
 
+
+class EditorInput(BufferedReader):
+    """What an editor sends over a stream of bytes; a message that no editor sends ends the server."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read a message.
+
+        Raises:
+            WrongUse: it is said to be longer than ``MOST_BYTES``.
+        """
+        if size is not None and size > MOST_BYTES:
+            raise WrongUse(
+                f"The editor announces a message of {size:,} bytes, and {MOST_BYTES:,} are read at most."
+                " Restart the language server in it."
+            )
+        return super().read(size)
+
+
+MOST_BYTES = 2**28
+"""More than all texts of a message have together."""
 
 # Seconds without a change after which a text is checked: half a word that is typed is no mistake.
 _PAUSE = 0.2

@@ -40,6 +40,10 @@ class Breaker(Record):
     def cells_for(cls) -> int:
         return cls.SIZE + Latest.cells_for(REMEMBERED)
 
+    @property
+    def is_sound(self) -> bool:
+        return self._ends.is_sound
+
     def waits(self, now: float) -> float:
         """Seconds until a request may go out, or it is worth asking again; 0 where one may now.
 

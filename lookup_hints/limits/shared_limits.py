@@ -87,6 +87,13 @@ class SharedLimits:
         self.leases = Leases(cells, place := place + Breaker.cells_for())
         self.spent = Spent(cells, place + Leases.cells_for())
 
+    # (docs/decisions/0314)
+    def repair(self) -> None:
+        """Begin anew if there is what no limits leave: a damaged file, or one of another layout."""
+        if not (all(map(math.isfinite, self.cells)) and self.leases.is_sound and self.breaker.is_sound):
+            for place in range(CELLS):
+                self.cells[place] = 0.0
+
     def allowed(self, rules: Rules) -> int:
         most = math.inf if rules.concurrency is None else rules.concurrency
         if rules.adapts:
@@ -222,7 +229,13 @@ def in_folder(folder: Path, name: str) -> LimitStore:
     try:
         if os.fstat(file).st_size < 8 * CELLS:
             os.ftruncate(file, 8 * CELLS)  # all of it zeros, which is how limits begin
-        return LimitStore(memoryview(mmap.mmap(file, 8 * CELLS)).cast("d"), file)
+        store = LimitStore(memoryview(mmap.mmap(file, 8 * CELLS)).cast("d"), file)
+        if (limits := store.acquire()) is not None:  # who has it has found it sound
+            try:
+                limits.repair()
+            finally:
+                store.release()
+        return store
     except BaseException:
         os.close(file)
         raise
@@ -275,6 +288,9 @@ def is_alive(process: int) -> bool:
 MOST_LEASES = 1200
 """This many lookups of one origin may run at once in one executor: tasks times joins."""
 
+# Numbers of processes fit into this many everywhere.
+_MOST_PROCESS = 2**31
+
 
 class Lease(Record):
     owner = Cell()
@@ -319,6 +335,11 @@ class Leases(Record):
         lease.owner, lease.ticket, lease.held, lease.until = owner, self._tickets, 0.0, until
         lease.wanted_since = 0.0
         return lease
+
+    @property
+    def is_sound(self) -> bool:
+        owners = (lease.owner for lease in self._used_leases())
+        return 0 <= self._used <= MOST_LEASES and all(0 <= owner < _MOST_PROCESS for owner in owners)
 
     @property
     def held(self) -> float:

@@ -11,6 +11,8 @@ class SharedNumbers(Protocol):
 
     def __getitem__(self, place: int, /) -> float: ...
 
+    def __iter__(self) -> Iterator[float]: ...
+
     def __setitem__(self, place: int, number: float, /) -> None: ...
 
 
@@ -47,6 +49,11 @@ class Latest:
     @classmethod
     def cells_for(cls, size: int) -> int:
         return size + 1
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the place of the next number is one of the record."""
+        return 0 <= self._cells[self._start - 1] < self._size
 
     def add(self, number: float, times: int = 1) -> None:
         """Add ``number`` several times; the oldest ones are dropped when the record is full."""

@@ -187,3 +187,17 @@ def test_a_file_is_checked_whatever_its_uri_is(editor: Editor, uri: str) -> None
     }
     editor.notify("textDocument/didChange", mend)
     assert editor.diagnostics() == []
+
+
+def test_a_message_longer_than_any_ends_the_server_in_a_sentence() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "lookup_hints.cli.main", "lsp"],
+        input=b"Content-Length: 99999999999999999999\r\n\r\n{}",
+        capture_output=True,
+        timeout=60,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.decode().splitlines() == [
+        "lookup-hints: The editor announces a message of 99,999,999,999,999,999,999 bytes, and 268,435,456 are"
+        " read at most. Restart the language server in it."
+    ]

@@ -193,16 +193,35 @@ class PostgresConnector(PooledSqlConnector[_OpenPostgres, asyncpg.Connection], N
                 parts = await self._parts(live, request, lease)
                 if parts is not None:
                     statements, schema = live.statements, request.schema
-                    columns = _unpacked(statements.plans, schema, parts)
+                    columns = self._unpack_columns(statements.plans, schema, parts)
                     found = self._arrays_to_table(statements.plans, columns, schema, request.key_columns)
                     return self._place_rows(found, parts[2 * len(columns) :], request)
         raise ConnectorError(f"table {self.table.name}: the types of its columns keep changing.")
+
+    def _unpack_columns(
+        self, plans: Mapping[str, PostgresColumn], schema: pa.Schema, parts: Sequence[bytes]
+    ) -> list[pa.Array]:
+        return self._unpack([plans[name].wire for name in schema.names], parts)
+
+    def _unpack(self, wires: Sequence[str], parts: Sequence[bytes]) -> list[pa.Array]:
+        """The columns of these types of the wire: two of ``parts`` are one."""
+        pairs = (parts[2 * number : 2 * number + 2] for number in range(len(wires)))
+        try:
+            columns = [unpacked(wire, *pair) for wire, pair in zip(wires, pairs, strict=True)]
+            if len(set(map(len, columns))) > 1:
+                raise ValueError(f"columns have {', '.join(str(len(each)) for each in columns)} rows")
+        except ValueError as error:
+            raise ConnectorError(
+                f"table {self.table.name}: the answer does not fit together: {error}. Something between here"
+                " and the server changes it, or it is no PostgreSQL."
+            ) from error
+        return columns
 
     def _place_rows(self, found: pa.Table, positions: Sequence[bytes], request: LookupRequest) -> Answer:
         """``found`` with the positions of its keys, where these are asked for."""
         if not positions:
             return found
-        at = unpacked("bigint", *positions)
+        (at,) = self._unpack(["bigint"], positions)
         for name in self.required_keys():
             column = found.schema.get_field_index(name)
             found = found.set_column(column, found.field(column), request.keys.column(name).take(at))
@@ -362,7 +381,7 @@ class PostgresConnector(PooledSqlConnector[_OpenPostgres, asyncpg.Connection], N
         begin, end = blocks_of(partition, await connection.fetchval(BLOCKS, relation.oid) or 0)
         async with aclosing(read_ranges(connection, query, begin, end)) as ranges_read:
             async for parts in ranges_read:
-                yield _unpacked(plans, schema, parts)
+                yield self._unpack_columns(plans, schema, parts)
 
     async def _copied(
         self,
@@ -434,7 +453,7 @@ class PostgresConnector(PooledSqlConnector[_OpenPostgres, asyncpg.Connection], N
         selected = [PackedColumn(plans[name].wire, plans[name].selected) for name in schema.names]
         query = packed_query("rows", selected, rows, is_unicode=_is_unicode(connection))
         count, _, *parts = await connection.fetchrow(query, *bound)
-        columns = _unpacked(plans, schema, [part or b"" for part in parts])
+        columns = self._unpack_columns(plans, schema, [part or b"" for part in parts])
         return count, self._arrays_to_table(plans, columns, schema, schema.names if bound else ())
 
     async def _discover_columns(self, connection: asyncpg.Connection) -> tuple[pa.Schema, tuple[str, ...]]:
@@ -465,13 +484,3 @@ def _nearest_error(error: ConnectorError, nearest: NearestCondition) -> Connecto
 
 def _is_unicode(connection: asyncpg.Connection) -> bool:
     return str(connection.get_settings().server_encoding).upper() in ("UTF8", "UTF-8")
-
-
-def _unpacked(
-    plans: Mapping[str, PostgresColumn], schema: pa.Schema, parts: Sequence[bytes]
-) -> list[pa.Array]:
-    """The columns of ``schema``, in their types of the wire: two of ``parts`` are one."""
-    return [
-        unpacked(plans[name].wire, *parts[2 * number : 2 * number + 2])
-        for number, name in enumerate(schema.names)
-    ]

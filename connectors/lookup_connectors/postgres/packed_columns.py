@@ -19,6 +19,7 @@ from pyarrow import types
 
 from lookup_connectors.postgres.columns import PostgresColumn
 from lookup_connectors.shared.text_values import from_texts
+from lookup_hints.errors import counted
 from lookup_hints.spi.arrow_types import cast, checked
 
 # By type of the wire: the function that writes a value as PostgreSQL sends it, a value in the place of NULL,
@@ -124,17 +125,26 @@ def _aggregates_of(column: PackedColumn, value: str, is_unicode: bool) -> list[t
 
 
 def unpacked(wire: str, first: bytes, second: bytes) -> pa.Array:
-    """The column, in its type of the wire, of the two values that it was packed into."""
+    """The column, in its type of the wire, of the two values that it was packed into.
+
+    Raises:
+        ValueError: they do not fit together.
+    """
     if wire in _FIXED:
         _, _, code, kind = _FIXED[wire]
         values = _unpack_numbers(code, first)
+        if second and len(second) != len(values):
+            raise ValueError(f"{counted(len(values), 'value')} came with {counted(len(second), 'flag')}")
         is_there = None if 0 not in second else _unpack_bits(second)
         column = pa.Array.from_buffers(kind, len(values), [is_there, pa.py_buffer(values)])
         return column.cast(pa.bool_()) if wire == "boolean" else column
     numbers = _unpack_numbers("i", first)
     lengths = pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(numbers)])
     nothing = pa.scalar(0, pa.int32())
-    ends = pc.cumulative_sum(pc.max_element_wise(lengths, nothing))
+    sizes = pc.max_element_wise(lengths, nothing)
+    if (size := pc.sum(sizes).as_py() or 0) != len(second):
+        raise ValueError(f"values of {size} bytes came as {len(second)}")
+    ends = pc.cumulative_sum(sizes)
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
     is_there = pc.greater_equal(lengths, nothing).buffers()[1]
     kind = pa.binary() if wire in BYTES else pa.string()

@@ -233,27 +233,36 @@ class RedisEndpoint:
         except (errors.RedisError, OSError) as error:
             raise self.explained(error) from error
 
-    def checked(self, replies: list[Any]) -> list[Any]:
+    def checked(self, commands: Commands, replies: list[Any]) -> list[Any]:
         """``replies``; that one key holds another type of value is the only error that may be among them.
 
         Raises:
             NotPermitted: the user may not run a command.
-            ConnectorError: there is another error.
+            ConnectorError: there is another error, or what is no reply to its command.
         """
-        for reply in replies:
+        for command, reply in zip(commands, replies, strict=True):
+            if not _is_reply_to(command, reply):
+                what = f"a list of {len(reply)}" if isinstance(reply, list) else type(reply).__name__
+                raise self._redis_error(
+                    f"{what} came in reply to {command[0]} with {len(command) - 1} arguments. Something"
+                    " between here and the server mixes up replies, or it is no Redis."
+                )
             if isinstance(reply, errors.NoPermissionError):
                 raise NotPermitted(str(self.explained(reply)), permanent=True) from reply
             if isinstance(reply, Exception) and code_of(reply) != "WRONGTYPE":
                 raise self.explained(reply) from reply
         return replies
 
-    def handed_over(self, replies: list[Any] | None, steps: Steps[Any]) -> Commands:
-        """The commands that ``steps`` want next, after ``replies``; a NotPermitted is raised inside them."""
+    def handed_over(self, commands: Commands, replies: list[Any] | None, steps: Steps[Any]) -> Commands:
+        """The commands that ``steps`` want next, after ``replies`` to ``commands``; None begins.
+
+        A NotPermitted is raised inside of ``steps``.
+        """
         try:
-            checked = self.checked(replies) if replies is not None else None
+            checked = self.checked(commands, replies) if replies is not None else None
         except NotPermitted as error:
             return steps.throw(error)
-        return steps.send(checked)  # type: ignore[arg-type]  # None begins
+        return steps.send(checked)  # type: ignore[arg-type]
 
     def explained(self, error: Exception) -> ConnectorError:
         """What ``error`` means, and whether it may pass."""
@@ -275,6 +284,21 @@ class RedisEndpoint:
     def _redis_error(self, text: str, *, permanent: bool = False) -> ConnectorError:
         message = f"table {self.table}: Redis at {self.place}: {text}".replace("..", ".")
         return ConnectorError(message, permanent=permanent)
+
+
+_TEXTS = frozenset({bytes, type(None)})
+
+
+def _is_reply_to(command: tuple[Any, ...], reply: Any) -> bool:
+    """Whether ``reply`` has the form of a reply to ``command``, or is an error."""
+    if isinstance(reply, Exception):
+        return True
+    if command[0] in ("EXISTS", "HLEN"):
+        return isinstance(reply, int)
+    if command[0] == "GET":
+        return type(reply) in _TEXTS
+    wanted = len(command) - (1 if command[0] == "MGET" else 2)
+    return isinstance(reply, list) and len(reply) == wanted and _TEXTS.issuperset(map(type, reply))
 
 
 def origin_of(table: LookupTable) -> str:

@@ -177,10 +177,11 @@ class _OpenRedis:
             return None
 
     def drive(self, steps: Steps[_T]) -> _T:
+        commands: Commands = ()
         replies: Any = None
         while True:
             try:
-                commands = self.server.handed_over(replies, steps)
+                commands = self.server.handed_over(commands, replies, steps)
             except StopIteration as stop:
                 result: _T = stop.value
                 return result
@@ -213,13 +214,14 @@ class _OpenAsyncRedis:
             return await ask()
 
     async def drive(self, steps: Steps[_T]) -> _T:
+        commands: Commands = ()
         replies: Any = None
         with reporting().waiting("slot") if self._slots.locked() else nullcontext():
             await self._slots.acquire()
         try:
             while True:
                 try:
-                    commands = self.server.handed_over(replies, steps)
+                    commands = self.server.handed_over(commands, replies, steps)
                 except StopIteration as stop:
                     result: _T = stop.value
                     return result

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import select
+import socketserver
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -502,6 +504,37 @@ def test_an_idle_connection_that_was_cut_costs_no_failure(line: FaultProxy, runn
         answer = connector.lookup(request)
         connector.close()
     assert answer.rows.num_rows == 1
+
+
+class _Mixed(socketserver.BaseRequestHandler):
+    """Replies PONG to each command, and to MGET with the value of one key."""
+
+    def handle(self) -> None:
+        while sent := self.request.recv(65536):
+            for command in re.split(rb"\*\d+\r\n", sent)[1:]:
+                is_asked = command.startswith(b"$4\r\nMGET")
+                self.request.sendall(b"*1\r\n$1\r\nx\r\n" if is_asked else b"+PONG\r\n")
+
+
+@BOTH
+def test_what_is_no_reply_to_its_command_may_pass_and_is_told(runner: str) -> None:
+    schema = pa.schema(list(SCHEMA)[:2])
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Mixed) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            url = f"redis://127.0.0.1:{server.server_address[1]}/0"
+            table = table_of(None, schema, url=url, value_type="string")
+            error = failure_of(lambda: asked(table, request_for(schema, {"id": [1, 2, 3]}), runner))
+        finally:
+            server.shutdown()
+            thread.join()
+    assert not error.permanent
+    assert str(error).endswith(
+        "a list of 1 came in reply to MGET with 3 arguments. Something between here and the server mixes up"
+        " replies, or it is no Redis."
+    )
 
 
 @BOTH

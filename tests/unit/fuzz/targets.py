@@ -33,6 +33,7 @@ from tests.unit.cache.support import learned
 from tests.unit.connectors.mmdb_file import mmdb
 from tests.unit.connectors.test_http_client import asked_connection
 from tests.unit.connectors.test_mmdb import FILE, ask, connected, table_of
+from tests.unit.fuzz import servers, this_machine
 from tests.unit.plan.test_mutations import read as read_statement
 
 MOST_BODY = 10**6
@@ -157,6 +158,14 @@ TARGETS: Mapping[str, Callable[[bytes], None]] = {
         openapi,
         mmdb_file,
         cache_segment,
+        servers.redis_replies,
+        servers.packed_columns,
+        servers.pages,
+        servers.urls,
+        this_machine.scripts,
+        this_machine.settings,
+        this_machine.limits_file,
+        this_machine.editor_messages,
     )
 }
 
@@ -248,4 +257,6 @@ def _good_inputs() -> Mapping[str, tuple[bytes, ...]]:
         "openapi": (json.dumps(_OPENAPI).encode(),),
         "mmdb_file": (mmdb(FILE), mmdb(FILE, bits=24)),
         "cache_segment": (_segment(),),
+        **servers.GOOD,
+        **this_machine.good_inputs(),
     }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from lookup_hints.limits.circuit_breaker import Breaker
 from lookup_hints.limits.shared_limits import LimitStores, in_folder, in_memory, is_alive
 
 
@@ -45,6 +48,32 @@ def test_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     in_folder(folder, "api")
     [file] = folder.iterdir()
     assert (file.stat().st_mode & 0o77, folder.stat().st_mode & 0o77) == (0, 0)
+
+
+def _write_number(folder: Path, place: int, number: float) -> None:
+    (file,) = folder.iterdir()
+    with file.open("r+b") as opened:
+        opened.seek(8 * place)
+        opened.write(struct.pack("d", number))
+
+
+@pytest.mark.parametrize(
+    ("record", "cell", "number"),
+    [
+        ("limit", 0, math.nan),
+        ("rate", 0, math.inf),
+        ("leases", 0, 1e6),  # more than there are
+        ("leases", 4, 1e300),  # whose process no system has
+        ("breaker", Breaker.SIZE, 1e5),
+    ],
+)
+def test_a_damaged_file_begins_anew(tmp_path: Path, record: str, cell: int, number: float) -> None:
+    limits = in_folder(tmp_path, "api").limits
+    limits.limit.value = 7
+    limits.leases.begin(os.getpid(), 0.0)
+    _write_number(tmp_path, getattr(limits, record).start + cell, number)
+    assert set(in_folder(tmp_path, "api").limits.cells) == {0.0}
+    assert limits.limit.value == 0, "who had it open begins anew, too"
 
 
 def test_where_no_file_can_be_written_a_process_keeps_its_own(tmp_path: Path) -> None:
