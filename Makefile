@@ -8,6 +8,7 @@
 # make test-processes  clusters, Connect servers, notebooks, the demo, warm workers, drivers that are killed
 # make test-queries    queries of TPC-H and of a corpus, every form of join, random queries, against Spark itself
 # make test-examples   more random examples of each property than make test tries (EXAMPLES=n)
+# make soak            a stream on a cluster whose workers, servers and lines fail by one seed (SECONDS=3600 SEED=1)
 # make fuzz            feed a parser of what comes from outside (TARGET=json_paths SECONDS=60) with changed inputs
 # make test-matrix     what depends on versions, in each cell of the matrix of versions (CELLS='3.11-3.5 3.13-4.3')
 # make test-wheel      the wheel of make release with each Python here, and the oldest and newest dependencies
@@ -25,7 +26,7 @@
 
 .POSIX:
 .SUFFIXES:
-.PHONY: demo test simulate test-unit test-spark test-servers test-processes test-queries test-examples fuzz test-matrix test-wheel check docs release bench clean help java
+.PHONY: demo test simulate test-unit test-spark test-servers test-processes test-queries test-examples soak fuzz test-matrix test-wheel check docs release bench clean help java
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -74,6 +75,9 @@ test-queries: java $(VENV)/spark.jsa
 EXAMPLES = 500
 test-examples: java $(VENV)/spark.jsa
 	@$(SPARK_ENV) EXAMPLES=$(EXAMPLES) $(PYTEST) tests --ignore=tests/queries --ignore=tests/processes -m hypothesis
+
+soak: java $(VENV)/spark.jsa
+	@$(SPARK_ENV) $(BIN)/python -m tests.processes.soak --seconds $(SECONDS) $${SEED:+--seed "$$SEED"}
 
 TARGET = json_paths
 fuzz: $(VENV)/.dev

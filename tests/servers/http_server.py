@@ -49,11 +49,14 @@ class Api:
         return f"http://127.0.0.1:{self.port}"
 
     def script(self, path: str, *acts: dict[str, Any]) -> None:
-        """Answer the next requests for ``path`` so: one act each, an act with ``repeat`` for ever."""
+        """Answer the next requests for ``path`` so: one act each, an act with ``repeat`` for ever.
+
+        ``*`` is any path that has none of its own.
+        """
         self._control("script", {"path": path, "acts": acts})
 
     def fill(self, name: str, rows: list[dict[str, Any]]) -> None:
-        """Give ``/tables/<name>`` these rows."""
+        """Give ``/tables/<name>`` and ``/rows/<name>/<id>`` these rows."""
         self._control("fill", {"name": name, "rows": rows})
 
     def asked(self) -> list[dict[str, Any]]:
@@ -180,7 +183,7 @@ class Server:
             await writer.drain()
             return False
         self.asked.append(asked)
-        script = self.scripts[urlsplit(asked.target).path]
+        script = self.scripts[urlsplit(asked.target).path] or self.scripts["*"]
         act = {} if not script else script[0] if script[0].get("repeat") else script.popleft()
         await asyncio.sleep(act.get("delay", 0))
         if act.get("hang"):
@@ -306,6 +309,12 @@ class Server:
             for row in self.tables[rest[0]]
             if all(row[name] is not None and str(row[name]) in values for name, values in wanted.items())
         ]
+
+    def _rows(self, asked: Asked, rest: list[str]) -> tuple[int, Any]:
+        """The row whose ``id`` is in the path, with its ``status``, if it has one."""
+        name, wanted = rest
+        row = next((row for row in self.tables[name] if str(row["id"]) == wanted), None)
+        return (404, None) if row is None else (row.get("status", 200), row)
 
     def _token(self, asked: Asked, rest: list[str]) -> tuple[int, Any]:
         form = dict(parse_qsl(asked.body.decode()))

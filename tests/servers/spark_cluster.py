@@ -34,7 +34,8 @@ def standalone_cluster(folder: Path, workers: int, seconds: float) -> Iterator[s
     def start(name: str, kind: str, *arguments: str) -> Path:
         log = folder / f"{name}.log"
         command = ["spark-class", f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", "--port", "0"]
-        processes.append(_start(log, *command, "--webui-port", "0", *arguments, SPARK_DAEMON_MEMORY="256m"))
+        variables = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_DIRS": str(folder / "local")}
+        processes.append(_start(log, *command, "--webui-port", "0", *arguments, **variables))
         return log
 
     try:
