@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from io import BytesIO
@@ -92,6 +93,36 @@ def all_settings(conf: Any) -> dict[str, str] | None:
     except Exception:
         return None
     return dict(each.split(" -> ", 1) for each in listed.split("\0") if each)
+
+
+# --- its log ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def errors_unlogged() -> Iterator[None]:
+    """Keep PySpark from logging errors of this thread in the block: whoever catches them tells them."""
+    thread = threading.get_ident()
+
+    def is_of_another_thread(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    loggers = _error_loggers()
+    for each in loggers:
+        each.addFilter(is_of_another_thread)
+    try:
+        yield
+    finally:
+        for each in loggers:
+            each.removeFilter(is_of_another_thread)
+
+
+def _error_loggers() -> list[logging.Logger]:
+    """Made by PySpark's own hand, as it gives them arguments that others refuse."""
+    try:
+        from pyspark.logger import PySparkLogger
+    except ImportError:  # before 4.0 nothing was logged
+        return []
+    return [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
 
 
 # --- the JVM of a classic session --------------------------------------------------------------------

@@ -36,8 +36,9 @@ from lookup_hints.metrics.prometheus import check_package
 from lookup_hints.metrics.readable_summary import Measured, nonzero, seconds_text, share_text, what_mattered
 from lookup_hints.metrics.tables import COLUMNS, TITLES, aligned, table_of, without_empty
 from lookup_hints.plan.explain import joins_text
+from lookup_hints.pyspark_internals import errors_unlogged
 from lookup_hints.runs.progress import TerminalBar
-from lookup_hints.runs.statement_run import StatementRun, failure, reported_once
+from lookup_hints.runs.statement_run import StatementRun, failure
 from lookup_hints.statements import (
     ScriptStatement,
     check_configuration,
@@ -208,7 +209,7 @@ def run(session: LookupSession, script: Script, showing: Showing) -> int:
             if showing.verbose or len(script.statements) > 1:
                 showing.tell(f"\n{head}")
             try:
-                with reported_once():
+                with errors_unlogged():
                     ran.append(run_statement(session, statement, script.params, showing))
             except Exception as error:
                 said = failure(statement, error)

@@ -18,7 +18,8 @@ from lookup_hints.cli.interrupts import Interrupted
 from lookup_hints.cli.job import stream_summary
 from lookup_hints.driver.spark_versions import is_connect
 from lookup_hints.errors import LookupHintsError, QueryError
-from lookup_hints.runs.statement_run import failure, reported_once
+from lookup_hints.pyspark_internals import errors_unlogged
+from lookup_hints.runs.statement_run import failure
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import ScriptStatement, split_statements
 
@@ -107,7 +108,7 @@ class Shell:
 
     def _run_one(self, statement: ScriptStatement) -> bool:
         def run() -> None:
-            with reported_once():
+            with errors_unlogged():
                 job.run_statement(self._session, statement, self._params, self._showing)
 
         try:

@@ -16,7 +16,7 @@ from lookup_hints.driver.execute_immediate import Immediate, read_immediate
 from lookup_hints.driver.scan_views import SCAN_PREFIX
 from lookup_hints.driver.spark_functions import transport_for, wrapping_for
 from lookup_hints.driver.spark_versions import is_pipeline, spark_version
-from lookup_hints.driver.statement_scope import Args, StatementScope
+from lookup_hints.driver.statement_scope import Args, StatementScope, is_syntax_error
 from lookup_hints.driver.views import analysed_plan
 from lookup_hints.errors import HintError, Problem, QueryError
 from lookup_hints.hints.hint_comments import LookupHint, read_hints
@@ -30,6 +30,7 @@ from lookup_hints.plan.parse.statement import UnreadableStatement
 from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
 from lookup_hints.plan.session_interface import Context
 from lookup_hints.plan.spark_analysis import Analyse, NamesAndTypes
+from lookup_hints.pyspark_internals import errors_unlogged
 from lookup_hints.retry import RowPredicate
 from lookup_hints.spi import Connector, Filter, TableSize
 from lookup_hints.spi.option_values import Conf
@@ -127,7 +128,8 @@ def prepare(
         hints, problems = read_hints(text)
     context = _SparkPlanning(args, scope)
     context.few_rows, context.line, context.read_because = few_rows, line, read_because
-    planned = _plan_statement(text, (*hints, *scope.hints), problems, context)
+    with errors_unlogged():  # of texts that the user has not written
+        planned = _plan_statement(text, (*hints, *scope.hints), problems, context)
     uses_lookup = planned is not None and (planned.joins or planned.scans or planned.sql != text)
     return Prepared(statement, text, args, planned if uses_lookup else None, line)
 
@@ -189,24 +191,14 @@ def _plan_statement(
     except UnreadableStatement:
         if not (hints or surely_uses_lookup(text, context.find_table) or calls_lookup_get(text)):
             return None
-        _raise_spark_error(text, context)
+        if not text.starts_with("BEGIN"):
+            context.raise_syntax_error(text)
         raise
     except HintError as error:
         if not tolerant:
             raise
         _log.warning("LOOKUP hints without effect:\n%s", error)
         return plan(text, (), context)
-
-
-def _raise_spark_error(text: SqlText, context: _SparkPlanning) -> None:
-    """Raise Spark's own syntax error if Spark cannot parse ``text`` either, as it is more precise."""
-    if text.starts_with("BEGIN"):
-        return
-    try:
-        context.analyse(f"EXPLAIN {text}")
-    except Exception as error:
-        if type(error).__name__ == "ParseException":
-            raise
 
 
 class _SparkPlanning(Context):
@@ -277,6 +269,14 @@ class _SparkPlanning(Context):
     @property
     def analyse(self) -> Analyse:
         return lambda sql: columns_of(self._analysed_frame(sql))
+
+    def raise_syntax_error(self, text: SqlText) -> None:
+        """Raise Spark's own syntax error if Spark cannot parse ``text`` either, as it is more precise."""
+        try:
+            self._scope.explained(text, self._args, "")
+        except Exception as error:
+            if is_syntax_error(error):
+                raise
 
     def left_rows(self, sql: str) -> LeftRows:
         if sql not in self._rows:

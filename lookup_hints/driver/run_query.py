@@ -16,6 +16,7 @@ from lookup_hints.errors import InternalError, Problem, UnsupportedLookup
 from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.planner import mentions_lookup
 from lookup_hints.plan.write.lateral_view import HIDDEN_PREFIX, PRIVATE_PREFIX, ROW
+from lookup_hints.pyspark_internals import errors_unlogged
 from lookup_hints.sql.text_edits import Cut
 from lookup_hints.statements import SparkStatement
 from lookup_hints.streaming.insert import StreamInsert
@@ -90,7 +91,8 @@ def _analyse_query(
 ) -> DataFrame:
     """The rows of the query that a plan has, which are not computed yet."""
     try:
-        return _run_part(planned, planned.query_at, scope, args, into=into)
+        with errors_unlogged():
+            return _run_part(planned, planned.query_at, scope, args, into=into)
     except Exception as error:
         from pyspark.errors import AnalysisException
 

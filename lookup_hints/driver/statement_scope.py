@@ -206,8 +206,12 @@ class StatementScope:
 
     def explained(self, text: str, args: Args, mode: str) -> str:
         """The text of Spark's own EXPLAIN."""
-        row = self.sql(f"EXPLAIN {mode.upper()} {text.rstrip().rstrip(';')}", args).collect()[0]
-        return str(row[0])
+        try:
+            return str(self.sql(f"EXPLAIN {mode.upper()} {text.rstrip().rstrip(';')}", args).collect()[0][0])
+        except Exception as error:
+            if is_syntax_error(error) and not SqlText.of(text).starts_with("BEGIN"):
+                self.sql(text, args)  # runs nothing, but its error shows the text as it was written
+            raise
 
     def conf(self, key: str) -> str | None:
         """The value of a key of Spark's configuration, or None."""
@@ -272,6 +276,10 @@ class StatementScope:
             f"CAST(col{number} AS {kind}) AS {name}" for number, (name, kind) in enumerate(columns, 1)
         )
         return self.sql(f"SELECT {select} FROM VALUES {listed}")  # noqa: S608 (all parts are ours)
+
+
+def is_syntax_error(error: Exception) -> bool:
+    return type(error).__name__ == "ParseException"
 
 
 def _sql_literal(value: str | bool | None) -> str:

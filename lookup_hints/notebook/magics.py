@@ -28,9 +28,10 @@ from lookup_hints.metrics.readable_summary import facts_of, what_mattered
 from lookup_hints.metrics.tables import Lookups, aligned, html_counts, html_table, shown_value, table_of
 from lookup_hints.notebook import html
 from lookup_hints.plan.explain import joins_text
+from lookup_hints.pyspark_internals import errors_unlogged
 from lookup_hints.runs.progress import Progress, TerminalBar, Watch, following
 from lookup_hints.runs.start import SparkStart, on_terminal
-from lookup_hints.runs.statement_run import StatementRun, brief, failure, reported_once
+from lookup_hints.runs.statement_run import StatementRun, brief, failure
 from lookup_hints.session import LookupSession
 from lookup_hints.sql.sql_text import SqlText
 from lookup_hints.statements import ScriptStatement, parameters, parse_params, split_statements
@@ -108,7 +109,7 @@ class LookupMagics(Magics):
 
     def _report_briefly(self, text: str, action: Callable[[], None]) -> None:
         try:
-            with reported_once():
+            with errors_unlogged():
                 action()
         except CellFailed:
             raise

@@ -5,7 +5,6 @@ The command line, ``spark-submit`` and notebooks show the same things in two way
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,32 +78,6 @@ def _shown_place(place: Span) -> str:
     return f"{place}:\n{masked_text(place.underlined())}"
 
 
-@contextmanager
-def reported_once() -> Iterator[None]:
-    """Keep PySpark from logging the errors of the block, stack and all: whoever catches them tells them."""
-    logs = _spark_loggers()
-    for log in logs:
-        log.addFilter(_refuse_record)
-    try:
-        yield
-    finally:
-        for log in logs:
-            log.removeFilter(_refuse_record)
-
-
-def _spark_loggers() -> list[logging.Logger]:
-    """Made by PySpark's own hand, as it gives them arguments that others refuse."""
-    try:
-        from pyspark.logger import PySparkLogger
-    except ImportError:  # before 4.0 nothing was logged
-        return []
-    return [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
-
-
-def _refuse_record(_: logging.LogRecord) -> bool:
-    return False
-
-
 def _places_of_error(error: Any, said: str, text: str) -> Iterator[Span]:
     """Where ``text`` has what Spark points at; Spark may have seen it in other surroundings."""
     try:
@@ -121,10 +94,9 @@ def _places_of_error(error: Any, said: str, text: str) -> Iterator[Span]:
             yield Span(text, start, start + len(fragment))
     marked = re.search(r"^(.*)\n([ \t-]*)(\^+)", said, re.MULTILINE)
     if marked is not None:
-        line = marked[1].removeprefix("EXPLAIN ")
-        column = len(marked[2]) - (len(marked[1]) - len(line))
-        if line and column >= 0 and text.count(line) == 1:
-            start = text.index(line) + column
+        line = marked[1]
+        if line and text.count(line) == 1:
+            start = text.index(line) + len(marked[2])
             yield Span(text, start, start + len(marked[3]))
 
 

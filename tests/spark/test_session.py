@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -533,6 +533,23 @@ def test_a_function_of_the_users_own_in_on(session: LookupSession) -> None:
         assert sorted(texts(session, sql)) == [(1,), (4,)]
 
 
+@contextmanager
+def logged_errors() -> Iterator[list[str]]:
+    """What PySpark logs of errors, beside raising them."""
+    logged: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            logged.append(record.getMessage())
+
+    handler, log = Kept(), logging.getLogger("SQLQueryContextLogger")
+    log.addHandler(handler)
+    try:
+        yield logged
+    finally:
+        log.removeHandler(handler)
+
+
 @pytest.mark.parametrize(
     ("text", "at", "said"),
     [
@@ -540,19 +557,31 @@ def test_a_function_of_the_users_own_in_on(session: LookupSession) -> None:
         (f"CREATE TEMPORARY VIEW w AS\n{JOIN}\nWHERE v.nope = 1", "v.nope", "`v`.`nope` cannot be resolved"),
         (f"{JOIN} WHERE p.name = = 'Ann'", "= 'Ann'", "Syntax error at or near '='"),
         (JOIN.replace("v.id,", "/*+ LOOKUP('table'='p') */ v.id,") + " GROUP )", ")", "Syntax error"),
+        (JOIN.replace("visits v", "visits v TABLESAMPLE (9 PERCENT)"), "TABLESAMPLE", "Syntax error"),
     ],
 )
 def test_sparks_errors_are_about_the_users_text(
     session: LookupSession, text: str, at: str, said: str
 ) -> None:
-    with pytest.raises(Exception, match=said) as caught:
+    with logged_errors() as logged, pytest.raises(Exception, match=said) as caught:
         session.sql(text)
+    assert logged == [], "the error itself says it"
     before = text[: text.rindex(at)]
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n") - 1
     told = str(caught.value)
     if SPARK >= (4, 0) or "Syntax" in said:  # older ones give no place of what they cannot resolve
         assert f"line {line} pos {column}" in told.replace("line 1, pos", "line 1 pos")
     assert "CAST(NULL AS" not in told
+    assert "EXPLAIN" not in told
+
+
+def test_a_statement_that_runs_logs_no_error(session: LookupSession) -> None:
+    """Though the planner has Spark analyse parts of it that cannot be analysed alone."""
+    with logged_errors() as logged:
+        texts(
+            session, f"SELECT * FROM ({JOIN}) x WHERE EXISTS (SELECT 1 FROM people q WHERE q.id = x.id + 0)"
+        )
+    assert logged == []
 
 
 LOOKED_FOR = [
