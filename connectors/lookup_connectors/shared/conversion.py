@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from decimal import Decimal
 from itertools import accumulate, chain
@@ -37,7 +38,7 @@ def convert(
             raise ConnectorError(f"{place}: {TOO_DEEP}.", permanent=True) from None
         raise ConnectorError(
             f"{place}: {_short_repr(values[row])} does not fit {sql_type(field.type)}."
-            " Correct the value in the source, or declare the column with a type that holds it.",
+            f" {_advice_for(values[row], field.type)}",
             permanent=True,
         ) from None
 
@@ -52,6 +53,16 @@ def _find_refused(to_arrow: ToArrow, values: Sequence[Any]) -> Iterator[tuple[in
             to_arrow([value])
         except REFUSALS as refusal:
             yield row, refusal
+
+
+# A table that was declared with TIMESTAMP does not name the type in the error.
+def _advice_for(value: object, kind: pa.DataType) -> str:
+    if types.is_timestamp(kind) and kind.tz and _WITHOUT_ZONE.fullmatch(str(value)):
+        return "It has no time zone: declare the column TIMESTAMP_NTZ, or write a zone, such as Z for UTC."
+    return "Correct the value in the source, or declare the column with a type that holds it."
+
+
+_WITHOUT_ZONE = re.compile(r"(?!0000)\d{4}-\d\d-\d\d([T ]\d\d:\d\d[\d:.]*)?")
 
 
 def _short_repr(value: object) -> str:

@@ -281,7 +281,11 @@ def test_values_are_read_strictly_into_their_types(api: Api) -> None:
         (pa.string(), 5, "5 (int) does not fit STRING"),
         (pa.bool_(), 1, "1 (int) does not fit BOOLEAN"),
         (pa.date32(), "2024-02-30", "'2024-02-30' (str) does not fit DATE"),
-        (TIMESTAMP, "2024-01-01 00:00:00", "does not fit TIMESTAMP"),
+        (
+            TIMESTAMP,
+            "2024-01-01 00:00:00",
+            "does not fit TIMESTAMP_LTZ. It has no time zone: declare the column",
+        ),
         (pa.decimal128(4, 2), 1.005, "Decimal('1.005') (Decimal) does not fit DECIMAL(4,2)"),
         (pa.list_(pa.int64()), {"a": 1}, "{'a': 1} (dict) does not fit ARRAY<BIGINT>"),
     ],

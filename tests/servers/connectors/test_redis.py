@@ -166,7 +166,7 @@ def test_a_text_becomes_the_type_of_its_column(
         (pa.int8(), "128", "'128' (str) does not fit TINYINT"),
         (pa.decimal128(5, 2), "1.005", "'1.005' (str) does not fit DECIMAL(5,2)"),
         (pa.date32(), "29.2.2024", "'29.2.2024' (str) does not fit DATE"),
-        (pa.timestamp("us", "UTC"), "2024-01-01", "'2024-01-01' (str) does not fit TIMESTAMP"),
+        (pa.timestamp("us", "UTC"), "2024-01-01", "'2024-01-01' (str) does not fit TIMESTAMP_LTZ. It has no"),
         (pa.string(), b"\xff", "b'\\xff' (bytes) does not fit STRING"),
         (pa.list_(pa.int32()), "[1", "'[1' (str) does not fit ARRAY<INT>"),
     ],
