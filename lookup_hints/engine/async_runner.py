@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from lookup_hints.engine.arrow import Keys
@@ -196,12 +195,19 @@ class AsyncRunner:
     def _start_request(self, ask: ScheduledRequest) -> None:
         self._spawn_task(self._serve_request(ask))
 
-    def _expire_task(self, task: asyncio.Task[None], ask: ScheduledRequest) -> None:
-        """The time of ``ask`` is up: its task is cancelled, and must not block the run if it ignores that."""
-        if not self._is_closing:
-            self._is_late = True
-            self._cancel_task(task)
-            asyncio.get_running_loop().call_later(CANCEL_SECONDS, self._give_up, task, ask)
+    # Cut short by the time that it waited for its permit, a request would be sent again and again where there
+    # are few. (docs/decisions/0309)
+    def _expire_task(self, task: asyncio.Task[None], ask: ScheduledRequest, permits: RequestPermits) -> None:
+        """Cancel the ``task`` of ``ask`` if its time is up; it must not block the run if it ignores that."""
+        if self._is_closing or task.done():
+            return
+        loop, until = asyncio.get_running_loop(), self._scheduler.late_at(ask, permits.waited)
+        if until > loop.time() + TIMER_TOLERANCE:
+            loop.call_at(until, self._expire_task, task, ask, permits)
+            return
+        self._is_late = True
+        self._cancel_task(task)
+        loop.call_later(CANCEL_SECONDS, self._give_up, task, ask)
 
     def _give_up(self, task: asyncio.Task[None], ask: ScheduledRequest) -> None:
         """Report a request that was cancelled and does not end; a late answer to it is ignored."""
@@ -263,11 +269,11 @@ class AsyncRunner:
         if asyncio.current_task() in self._given_up:
             return
         try:
+            if permits.waited:
+                ask = self._scheduler.forgive(ask, permits.waited)
             if isinstance(outcome, Exception):
                 self._scheduler.failed(ask, outcome, ended)
             else:
-                if permits.waited:
-                    ask = replace(ask, asked=ask.asked + permits.waited)
                 self._scheduler.answered(ask, outcome, ended)
         except Exception as failure:
             self._fail_run(failure)
@@ -280,29 +286,34 @@ class AsyncRunner:
         """The answer to ``ask`` or its error, and when it came."""
         task = asyncio.current_task()
         assert task is not None
-        timer = asyncio.get_running_loop().call_at(ask.deadline, self._expire_task, task, ask)
+        timer = asyncio.get_running_loop().call_at(ask.deadline, self._expire_task, task, ask, permits)
         try:
             answer = await self._lookup(ask.request)
         except asyncio.CancelledError as error:
             if self._is_closing:
                 raise
             if task in self._cancelled:
-                return _error_of_late(self._scheduler, ask, permits), max(self._read_clock(), ask.deadline)
+                return self._late_outcome(ask, permits)
             cancelled = ConnectorError("the connector cancelled the lookup itself")
             cancelled.__cause__ = error
             return cancelled, self._read_clock()
         except asyncio.TimeoutError as error:  # the driver's own
             now = self._read_clock()
-            is_late = now + TIMER_TOLERANCE >= ask.deadline
+            is_late = now + TIMER_TOLERANCE >= self._scheduler.late_at(ask, permits.waited)
             self._is_late |= is_late
-            if is_late or not had_permit(permits, permits.waited, ask):
-                return _error_of_late(self._scheduler, ask, permits), max(now, ask.deadline)
-            return error, now
+            return self._late_outcome(ask, permits) if is_late or permits.gave_up else (error, now)
         except Exception as error:
             return error, self._read_clock()
         finally:
             timer.cancel()
         return answer, self._read_clock()
+
+    def _late_outcome(self, ask: ScheduledRequest, permits: RequestPermits) -> tuple[Exception, float]:
+        """The error of ``ask``, whose time is up, and when that was."""
+        now = self._read_clock()
+        if permits.gave_up:
+            return no_permit(self._scheduler, ask), max(now, ask.deadline)
+        return _timeout_error(ask), max(now, self._scheduler.late_at(ask, permits.waited))
 
     def _read_clock(self) -> float:
         return asyncio.get_running_loop().time()
@@ -310,18 +321,6 @@ class AsyncRunner:
 
 def _timeout_error(ask: ScheduledRequest) -> LookupTimeout:
     return LookupTimeout(f"no answer within {ask.request.timeout:g} s")
-
-
-def _error_of_late(
-    scheduler: RequestScheduler, ask: ScheduledRequest, permits: RequestPermits
-) -> ConnectorError:
-    """Why ``ask`` has no answer, whose time is up."""
-    return _timeout_error(ask) if had_permit(permits, permits.waited, ask) else no_permit(scheduler, ask)
-
-
-def had_permit(permits: RequestPermits, waited: float, ask: ScheduledRequest) -> bool:
-    """Whether ``ask``, whose time is up, ``waited`` for its permit for less than half of it."""
-    return not permits.gave_up and 2 * waited < (ask.request.timeout or math.inf)
 
 
 def no_permit(scheduler: RequestScheduler, ask: ScheduledRequest) -> ConnectorError:

@@ -336,6 +336,17 @@ class RequestScheduler:
 
     # What came of it.
 
+    def late_at(self, ask: ScheduledRequest, waited: float) -> float:
+        """When the time of ``ask`` is up; that it ``waited`` for its permit counts if the source is down."""
+        return ask.deadline + (0.0 if self.limiter.outage else waited)
+
+    def forgive(self, ask: ScheduledRequest, waited: float) -> ScheduledRequest:
+        """``ask`` and its keys with the time that it ``waited`` for its permit."""
+        deadline = self.late_at(ask, waited)
+        for part in ask.parts:
+            part.batch.deadline = max(part.batch.deadline, deadline)
+        return replace(ask, asked=ask.asked + waited, deadline=deadline)
+
     def answered(self, ask: ScheduledRequest, answer: Answer, now: float) -> None:
         """Take the answer of ``ask``.
 

@@ -14,15 +14,17 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from itertools import islice, takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from lookup_hints.engine.async_runner import CANCEL_SECONDS, AsyncRunner, had_permit, no_permit
+from lookup_hints.engine.async_runner import CANCEL_SECONDS, AsyncRunner, no_permit
 from lookup_hints.engine.backlog import ScheduledRequest
+from lookup_hints.engine.permits import RequestPermits
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.metrics.lookup_metrics import Cause
+from lookup_hints.metrics.task_recorder import TIMER_TOLERANCE
 from lookup_hints.spi import RowStarter, StartedRow, StartedRows, TakeRows
 from lookup_hints.spi.connector import RowsAsTable, outcomes_of, rows_of
 from lookup_hints.spi.request_and_answer import RowRequest, Rows
@@ -40,6 +42,18 @@ class _RequestByRow:
         self.finished: list[tuple[int, Rows | Exception]] = []
         self.is_out_of_time = False
         self.timer: asyncio.TimerHandle | None = None
+
+
+class _KeyOfTask(NamedTuple):
+    """The key that a worker looks up, and how long the worker had waited for permits before."""
+
+    asked: _RequestByRow
+    position: int
+    permits: RequestPermits
+    waited: float
+
+    def late_at(self, scheduler: RequestScheduler) -> float:
+        return scheduler.late_at(self.asked.ask, self.permits.waited - self.waited)
 
 
 # Most HTTP APIs take one key per request. As batches of one, a key would pay for Arrow columns; in one batch
@@ -65,7 +79,7 @@ class RowRunner(AsyncRunner):
         self._lookup_row = self._with_permits(lookup_row)
         self._capacity = capacity
         self._waiting: deque[tuple[_RequestByRow, int]] = deque()
-        self._running: dict[asyncio.Task[None], tuple[_RequestByRow, int]] = {}
+        self._running: dict[asyncio.Task[None], _KeyOfTask] = {}
         self._asked: dict[_RequestByRow, None] = {}  # in the order of asking
         self._in_flight = self._most_in_flight = 0
         self._took: list[float] = []
@@ -157,8 +171,9 @@ class RowRunner(AsyncRunner):
     def _start_worker(
         self, asked: _RequestByRow, position: int, begun: Coroutine[Any, Any, Rows] | None = None
     ) -> None:
-        task = self._spawn_task(self._look_up_keys(asked, position, begun))
-        self._running[task] = asked, position
+        permits = self._scheduler.limiter.permits()
+        task = self._spawn_task(self._look_up_keys(asked, position, permits, begun))
+        self._running[task] = _KeyOfTask(asked, position, permits, 0.0)
         task.add_done_callback(self._finish_worker)
         if begun is not None:
             task.add_done_callback(lambda _: begun.close())  # it may not even have come so far
@@ -168,11 +183,15 @@ class RowRunner(AsyncRunner):
         if self._is_closing:
             return
         if left is not None and task.cancelled():  # before it began: its time was up in that moment
-            self._finish_key(*left, self._unstarted_error(left[0]))
+            self._finish_key(left.asked, left.position, self._unstarted_error(left.asked))
         self._start_waiting_keys()
 
     async def _look_up_keys(
-        self, asked: _RequestByRow, position: int, begun: Coroutine[Any, Any, Rows] | None
+        self,
+        asked: _RequestByRow,
+        position: int,
+        permits: RequestPermits,
+        begun: Coroutine[Any, Any, Rows] | None,
     ) -> None:
         """Look up one key after the other, the first of which may have ``begun``.
 
@@ -180,7 +199,7 @@ class RowRunner(AsyncRunner):
         """
         task = asyncio.current_task()
         assert task is not None
-        permits, clock = self._scheduler.limiter.permits(), asyncio.get_running_loop().time
+        clock = asyncio.get_running_loop().time
         with reporting_to(self._scheduler.recorder, permits):
             while True:
                 self._count_in_flight(1)
@@ -192,8 +211,8 @@ class RowRunner(AsyncRunner):
                         raise
                     if task not in self._running:
                         return
-                    own = had_permit(permits, permits.waited - waited, asked.ask)
-                    self._finish_key(asked, position, self._cancellation_error(asked, error, is_own=own))
+                    late = self._cancellation_error(asked, error, is_own=not permits.gave_up)
+                    self._finish_key(asked, position, late)
                     return  # a task that was cancelled once is not fit for more
                 except Exception as error:
                     outcome = error
@@ -210,7 +229,8 @@ class RowRunner(AsyncRunner):
                 if self._free_slots <= 0:
                     return
                 begun = None
-                self._running[task] = asked, position = self._waiting.popleft()
+                asked, position = self._waiting.popleft()
+                self._running[task] = _KeyOfTask(asked, position, permits, permits.waited)
 
     def _cancellation_error(
         self, asked: _RequestByRow, error: asyncio.CancelledError, *, is_own: bool
@@ -226,10 +246,7 @@ class RowRunner(AsyncRunner):
         if self._is_closing:
             return
         asked.is_out_of_time = self._is_late = True
-        for task, (own, _) in self._running.items():
-            if own is asked:
-                self._cancel_task(task)
-        asyncio.get_running_loop().call_later(CANCEL_SECONDS, self._give_up_keys, asked)
+        self._cancel_late_keys(asked)
         unstarted = [position for own, position in self._waiting if own is asked]
         self._waiting = deque(each for each in self._waiting if each[0] is not asked)
         for row in [row for row, (own, _, _) in self._started.items() if own is asked]:
@@ -237,6 +254,22 @@ class RowRunner(AsyncRunner):
         late = self._unstarted_error(asked)
         for position in unstarted:
             self._finish_key(asked, position, late)
+
+    def _cancel_late_keys(self, asked: _RequestByRow) -> None:
+        """Cancel the keys of ``asked`` in flight, each when its own time is up."""
+        if self._is_closing:
+            return
+        loop, left = asyncio.get_running_loop(), list[float]()
+        for task, key in self._running.items():
+            if key.asked is asked:
+                until = key.late_at(self._scheduler)
+                if until > loop.time() + TIMER_TOLERANCE:
+                    left.append(until)
+                else:
+                    self._cancel_task(task)
+        loop.call_later(CANCEL_SECONDS, self._give_up_keys, asked)
+        if left:
+            loop.call_at(min(left), self._cancel_late_keys, asked)
 
     def _unstarted_error(self, asked: _RequestByRow) -> ConnectorError:
         """Why keys of ``asked`` are not started in time."""
@@ -248,11 +281,11 @@ class RowRunner(AsyncRunner):
         """Tell of the keys of ``asked`` that were cancelled and do not end."""
         if self._is_closing:
             return
-        left = [(task, position) for task, (own, position) in self._running.items() if own is asked]
-        for task, position in left:
-            del self._running[task]
-            self._in_flight -= 1
-            self._finish_key(asked, position, _timeout_error(asked))
+        for task, key in [*self._running.items()]:
+            if key.asked is asked and task in self._cancelled:
+                del self._running[task]
+                self._in_flight -= 1
+                self._finish_key(asked, key.position, _timeout_error(asked))
         self._start_waiting_keys()
 
     def _finish_key(self, asked: _RequestByRow, position: int, outcome: Rows | Exception) -> None:

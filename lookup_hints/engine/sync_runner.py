@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -79,7 +78,7 @@ def _run_request(
         scheduler.failed(ask, error, clock())
     else:
         if permits.waited:
-            ask = replace(ask, asked=ask.asked + permits.waited)
+            ask = scheduler.forgive(ask, permits.waited)
         scheduler.answered(ask, answer, clock())
 
 

@@ -17,6 +17,8 @@ from lookup_hints.engine.async_runner import AsyncRunner, run_async
 from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout
+from lookup_hints.limits.origin_limiter import OriginLimiter
+from lookup_hints.limits.shared_limits import Rules, in_memory
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest
 from tests.unit.engine.support import (
     ON_ERROR,
@@ -286,6 +288,17 @@ def test_a_request_that_hands_back_after_its_time_is_not_cancelled_again_by_the_
         list(run(loop, lookup, keys(1, 2), batch_size=1, timeout=3.0))
     assert handed_over == [1]
     assert loop.time() == 3.5
+
+
+def test_a_request_whose_permit_came_late_has_its_whole_time(loop: VirtualLoop) -> None:
+    store = in_memory()
+    rules = Rules("people", concurrency=None, rate=1.25, adapts=False, timeout=1.0)
+    own, of_another_task = (OriginLimiter(store, rules, clock=loop.time) for _ in range(2))
+    assert of_another_task.try_acquire() == 1
+    lookup = Recorder(lambda _: 0.7)
+    scheduler = RequestScheduler(spec(timeout=1.0), Random(1), limiter=own)
+    assert handed_back(run_async(AsyncRunner(scheduler, lookup), iter([keys(1)]), loop.call)) == [[(1, "n1")]]
+    assert lookup.started == [(0.8, [1])]
 
 
 def test_a_connector_that_cancels_itself_fails_instead_of_hanging(loop: VirtualLoop) -> None:

@@ -16,10 +16,13 @@ import pytest
 from lookup_hints.engine.arrow import Keys
 from lookup_hints.engine.async_runner import run_async
 from lookup_hints.engine.input_window import Settled
+from lookup_hints.engine.permits import UNLIMITED, RequestLimiter
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.row_runner import RowRunner
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout, OptionError, Problem
+from lookup_hints.limits.origin_limiter import OriginLimiter
+from lookup_hints.limits.shared_limits import Rules, in_memory
 from lookup_hints.spi import AsyncRowLookup, OrderCondition, ReportsOutcomes, SyncRowLookup, TakeRows
 from lookup_hints.spi.request_and_answer import (
     LookupRequest,
@@ -168,11 +171,11 @@ def _starts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("tests.unit.engine.test_row_runner.STARTS", request.param)
 
 
-def runner_of(people: AsyncRowLookup, **settings: Any) -> RowRunner:
+def runner_of(people: AsyncRowLookup, limiter: RequestLimiter = UNLIMITED, **settings: Any) -> RowRunner:
     lookup = spec(people, asynchronous=True, **settings)
     assert lookup.by_row
     return RowRunner(
-        RequestScheduler(lookup, Random(1)),
+        RequestScheduler(lookup, Random(1), limiter=limiter),
         people,
         people.alookup_row,
         lookup.settings.capacity,
@@ -402,3 +405,18 @@ def test_a_key_that_hands_back_after_its_time_is_not_cancelled_again_by_the_end(
         list(run(loop, HandsBack(lambda _: 1000.0), keys(1, 2), timeout=3.0))
     assert handed_over == [1]
     assert loop.time() == 3.5
+
+
+def test_a_key_whose_permit_came_late_has_its_whole_time(loop: VirtualLoop) -> None:
+    class OwnTask(People):
+        def row_starter(self, take: TakeRows) -> Starter | None:
+            return None
+
+    store = in_memory()
+    rules = Rules("people", concurrency=None, rate=1.25, adapts=False, timeout=1.0)
+    own, of_another_task = (OriginLimiter(store, rules, clock=loop.time) for _ in range(2))
+    assert of_another_task.try_acquire() == 1
+    people = OwnTask(lambda _: 0.7)
+    runner = runner_of(people, own, timeout=1.0)
+    assert handed_back(run_async(runner, iter([keys(1)]), loop.call)) == [[(1, "n1")]]
+    assert people.asked == [(0.8, 1)]
