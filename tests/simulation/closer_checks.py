@@ -73,14 +73,15 @@ def is_heard(job: Job, ask: Ask) -> bool:
     return ask.timeout is None or ask.until + _TOLERANCE < ask.at + ask.timeout
 
 
-def remembered(job: Job, attempt: Attempt, key: int) -> Ask | None:
+def remembered(job: Job, attempt: Attempt, key: int | None) -> Ask | None:
     """The last answer to ``key`` that the executor's cache surely had when ``attempt`` began; None without one."""
     cache = job.spec.settings.cache
     if cache is None or cache.max_rows or cache.max_bytes or cache.stale_while_revalidate:
         return None  # rows may go, or are asked for beside the tasks
     if job.disk.failing or job.is_machine_reset:
         return None
-    ended = {each.thread: each.ended for each in job.attempts if each.is_done or each.error is not None}
+    over = [each for each in job.attempts if (each.is_done or each.error is not None) and not each.is_cut]
+    ended = {each.thread: each.ended for each in over}
     asks = [each for each in job.source.asked if key in each.keys and each.at < attempt.started]
     # What a task has learned it may write when it ends, as the newest of all.
     if not asks or any(ended.get(each.thread, inf) >= attempt.started for each in asks):

@@ -32,6 +32,7 @@ from lookup_hints.lookup_spec import (
 )
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy
+from lookup_hints.spi import OrderCondition
 from lookup_hints.worker.arrow_worker import look_up
 from tests.simulation.closer_checks import (
     check_breaker,
@@ -47,7 +48,7 @@ from tests.simulation.closer_checks import (
 )
 from tests.simulation.files import Disk, SimulatedPath
 from tests.simulation.seams import set_sizes
-from tests.simulation.source import FAULTS, QUICK, Ask, RowConnector, Source, SourceConnector
+from tests.simulation.source import FAULTS, LENGTH, QUICK, Ask, Found, RowConnector, Source, SourceConnector
 from tests.simulation.streams import Streams
 from tests.simulation.world import Broken, SimulatedProcess, SimulatedThread, World, this_thread
 
@@ -55,6 +56,9 @@ Row = list[tuple[int, int]] | None
 
 LONGEST_OUTAGE = 75.0
 """After so many seconds a source that is well is asked again, whatever it has done before."""
+
+_NEAREST = tuple(OrderCondition("value", operator) for operator in (">=", ">", "<=", "<"))
+_RANGE = OrderCondition("value", until="until")
 
 ATTEMPTS = 4
 """Spark tries a task so often."""
@@ -108,7 +112,7 @@ class Attempt:
     keys: list[int | None]
     started: float
     context: TaskContext
-    invalidated: dict[int, float]
+    invalidated: dict[int | None, float]
     ended: float = inf
     thread: SimulatedThread | None = None
     read: list[float] = field(default_factory=list)
@@ -117,6 +121,8 @@ class Attempt:
     error: Exception | None = None
     is_done: bool = False
     """Whether all its rows came out."""
+    is_cut: bool = False
+    """Whether Spark wanted no more of them."""
     is_taken: bool = False
     """Whether Spark took them."""
     may_fail: bool = True
@@ -140,8 +146,11 @@ class Job:
             self.keys,
             changes=self.random.choice((0.5, 20.0, 1e9)),
             late=self.random.choice((0.0, 0.3)),
+            has_null=self.world.chance(0.15),
         )
         self.spec = self._choose_spec()
+        self.limit = self.random.choice((1, 3, 8)) if self.spec.settings.stops_early else None
+        """So many rows of a task are wanted."""
         self.workers: list[SimulatedProcess] = []
         self.statements = 0
         self.most_workers = self.random.choice((1, 2, 3))
@@ -150,7 +159,7 @@ class Job:
         """How probable it is that a statement is a stream."""
         self.streams: list[Streams] = []
         self.stream_numbers = count(1)
-        self.invalidated: dict[int, float] = {}
+        self.invalidated: dict[int | None, float] = {}
         self.is_machine_reset = self.has_strange_files = False
         self.invalidates = self.random.choice((0.0, 0.2, 0.8))
         self.kills = self.random.choice((0.0, 0.0, 0.3))
@@ -180,8 +189,11 @@ class Job:
             stops_early=chance(0.1),
             **self._choose_cache(),
         )
+        name = LookupName(table="people", function="lookup_1")
+        order = choice((None, None, None, None, _RANGE, choice(_NEAREST)))
+        null_safe = ("id",) if self.source.has_null else ()
         return LookupSpec(
-            connector, ("id",), ("id", "value"), settings, LookupName(table="people", function="lookup_1")
+            connector, ("id",), ("id", "value"), settings, name, order=order, null_safe=null_safe
         )
 
     def _choose_sizes(self) -> dict[str, int]:
@@ -309,7 +321,7 @@ class Job:
     def _invalidate(self, number: int) -> None:
         settings, random = self.spec.settings, self.random
         keys = random.sample(range(self.keys), 1) if random.random() < 0.7 else None
-        for key in range(self.keys) if keys is None else keys:
+        for key in (*range(self.keys), None) if keys is None else keys:
             self.invalidated[key] = self.world.now
         told = Invalidation(
             "5e55",
@@ -373,7 +385,10 @@ class Job:
 
     def choose_rows(self) -> list[int | None]:
         most = self.random.choice((1, 4, 12))
-        return [self.random.choice((None, *range(self.keys))) for _ in range(self.random.randrange(most + 1))]
+        nothing = [None] * (3 if self.source.has_null else 1)
+        return [
+            self.random.choice((*nothing, *range(self.keys))) for _ in range(self.random.randrange(most + 1))
+        ]
 
     def run_task(
         self,
@@ -436,6 +451,9 @@ class Job:
                 for lists in results:
                     attempt.rows += [_plain(row) for row in lists.to_pylist()]
                     this_thread().process.work()
+                    if self.limit is not None and len(attempt.rows) >= self.limit:
+                        self._cut_off(attempt)
+                        break
             attempt.is_done = True
             self.world.tell(f"run {attempt.context.number} is done: {attempt.rows}")
         except Exception as error:
@@ -443,6 +461,15 @@ class Job:
             self.world.tell(f"run {attempt.context.number} fails: {error!r}")
         finally:
             attempt.ended = self.world.now
+
+    def _cut_off(self, attempt: Attempt) -> None:
+        """Want no more rows, as LIMIT does; Spark may end the process without notice."""
+        attempt.is_cut = True
+        self.world.tell(f"run {attempt.context.number} is cut off: {attempt.rows}")
+        if self.world.chance(0.3):
+            attempt.is_done = True
+            self.world.kill(this_thread().process)
+            this_thread().process.work()
 
     def _batches(self, attempt: Attempt) -> Iterator[Sequence[pa.Array]]:
         start, world, keys = 0, self.world, attempt.keys
@@ -452,8 +479,15 @@ class Job:
                 this_thread().sleep(self.random.choice((0.01, 2.0)))
             rows = pa.array(keys[start : start + size], pa.int64())
             attempt.read += [world.now] * len(rows)
-            yield (rows,)
+            values = [self.compared_value(keys, at) for at in range(start, start + len(rows))]
+            yield (rows,) if self.spec.order is None else (rows, pa.array(values, pa.int64()))
             start += size
+
+    def compared_value(self, keys: list[int | None], position: int) -> int | None:
+        """What the row at ``position`` compares with the values of its key."""
+        if position % 7 == 6:
+            return None
+        return self.source.first_value(keys[position]) + position * position * 5 % 23 - 1
 
     def _settle(self) -> None:
         """Wait for copies that are late, and until what is given back later is given back."""
@@ -522,15 +556,14 @@ class Job:
         thread = attempt.thread
         if thread is not None and thread.error is not None:
             raise Broken(f"{where} ended with {thread.error!r}") from thread.error
-        if len(attempt.rows) > len(attempt.keys) or (
-            attempt.is_done and len(attempt.rows) < len(attempt.keys)
-        ):
+        is_whole = attempt.is_done and not attempt.is_cut
+        if len(attempt.rows) > len(attempt.keys) or (is_whole and len(attempt.rows) < len(attempt.keys)):
             raise Broken(f"{where} has {len(attempt.rows)} rows for {len(attempt.keys)}")
-        for key, read, row in zip(attempt.keys, attempt.read, attempt.rows, strict=False):
-            self._check_row(where, attempt, key, read, row)
+        for position in range(len(attempt.rows)):
+            self._check_row(where, attempt, position)
         if attempt.error is not None:
             self._check_error(where, attempt, attempt.error)
-        if attempt.is_done:
+        if is_whole:
             self._check_counts(where, attempt)
 
     def _check_error(self, where: str, attempt: Attempt, error: Exception) -> None:
@@ -545,12 +578,13 @@ class Job:
         is_unwritten = settings.dead_letters is not None and self.disk.failing
         if is_out_of_requests or is_unwritten:
             return
-        if not any(self._has_failed(attempt, key) for key in attempt.keys if key is not None):
+        keys = [key for key in attempt.keys if key is not None or self.source.has_null]
+        if not any(self._has_failed(attempt, key) for key in keys):
             raise Broken(f"{where} fails, and nothing has failed: {error!r}") from error
 
-    def _check_row(self, where: str, attempt: Attempt, key: int | None, read: float, row: Row) -> None:
-        settings = self.spec.settings
-        if key is None:
+    def _check_row(self, where: str, attempt: Attempt, position: int) -> None:
+        settings, key, row = self.spec.settings, attempt.keys[position], attempt.rows[position]
+        if key is None and not self.source.has_null:
             if row != []:
                 raise Broken(f"{where}: NULL found {row}")
             return
@@ -562,17 +596,20 @@ class Job:
         if any(each != key for each, _ in row):
             raise Broken(f"{where}: {key} found rows of another key: {row}")
         found = tuple(sorted(value for _, value in row))
-        since = self._oldest(attempt, key, read, bool(found))
-        if found in self.source.rows_between(key, since, attempt.ended):
-            return
-        if not found and settings.on_error == "null" and may_fail:
+        order = self.spec.order
+        since = self._oldest(attempt, key, attempt.read[position], bool(found))
+        allowed = self.source.rows_between(key, since, attempt.ended)
+        if isinstance(order, OrderCondition):
+            value = self.compared_value(attempt.keys, position)
+            allowed = {_compared(rows, order, value) for rows in allowed}
+        if found in allowed or (not found and settings.on_error == "null" and may_fail):
             return
         raise Broken(
             f"{where}: {key} found {found}, and from {since - 10_000:.6f} to {attempt.ended - 10_000:.6f} it had"
-            f" {self.source.rows_between(key, since, attempt.ended)}"
+            f" {allowed}"
         )
 
-    def _oldest(self, attempt: Attempt, key: int, read: float, is_found: bool) -> float:
+    def _oldest(self, attempt: Attempt, key: int | None, read: float, is_found: bool) -> float:
         """The first moment whose rows may have come out, for a row that was ``read`` then."""
         settings, cache = self.spec.settings, self.spec.settings.cache
         invalidated = attempt.invalidated.get(key, -inf)
@@ -584,7 +621,8 @@ class Job:
         if cache is None:
             return read
         stale = max(cache.stale_if_error, cache.stale_while_revalidate)
-        age = cache.expire_after_write + stale if is_found else cache.missing_ttl or 0.0
+        of_rows, of_misses = cache.expire_after_write + stale, cache.missing_ttl or 0.0
+        age = of_rows if is_found else of_misses if self.spec.order is None else max(of_rows, of_misses)
         known = remembered(self, attempt, key)
         return max(read - age, invalidated, -inf if known is None else known.at)
 
@@ -594,7 +632,7 @@ class Job:
     def asks_of(self, attempt: Attempt) -> list[Ask]:
         return [each for each in self.source.asked if each.thread is attempt.thread]
 
-    def _has_failed(self, attempt: Attempt, key: int) -> bool:
+    def _has_failed(self, attempt: Attempt, key: int | None) -> bool:
         """Whether the lookup of ``key`` may have failed: a request failed, was late, or got no permit."""
         settings = self.spec.settings
         if not attempt.may_fail:
@@ -621,7 +659,8 @@ class Job:
         strategy = settings.retry.strategy
         most = 1 + (getattr(strategy, "max_attempts", 0) if strategy is not None else 0)
         for each in asked:
-            if len(each.keys) != len(set(each.keys)) or not each.keys or None in each.keys:
+            has_null = None in each.keys and not self.source.has_null
+            if len(each.keys) != len(set(each.keys)) or not each.keys or has_null:
                 raise Broken(f"a request asks for {each.keys}")
             if each.attempt > most:
                 raise Broken(f"{each.keys} were asked {each.attempt} times, and may be {most} times")
@@ -635,6 +674,8 @@ class Job:
         settings = self.spec.settings
         if not settings.retry.on_miss or settings.retry.on_exception or settings.whole or settings.switch:
             return
+        if self.spec.order is not None:
+            return  # a key that was found may have no row that is near
         for attempt in self.attempts:
             asks = self.asks_of(attempt)
             for key, row in zip(attempt.keys, attempt.rows, strict=False):
@@ -710,7 +751,8 @@ class Job:
                         f"run {number} of task {task} left letters of {keys}, and dropped other keys"
                     )
             for each in attempts:
-                if each.is_taken and not self._may_have_written(each, letters.get(each.context.number, [])):
+                is_whole = each.is_taken and not each.is_cut
+                if is_whole and not self._may_have_written(each, letters.get(each.context.number, [])):
                     raise Broken(f"the rows of {each.context} were taken, and its letters are {letters}")
         if written:
             raise Broken(f"there are dead letters of no task: {written}")
@@ -755,6 +797,17 @@ def _is_decided(attempts: Sequence[Attempt]) -> bool:
 
 def _is_over(attempt: Attempt) -> bool:
     return attempt.thread is None or attempt.thread.is_over
+
+
+def _compared(values: Found, order: OrderCondition, value: int | None) -> Found:
+    """Which of ``values`` answer ``value``: the nearest on one side, or those whose range holds it."""
+    if value is None:
+        return ()
+    if order.until is not None:
+        return tuple(each for each in values if each <= value < each + LENGTH)
+    is_right = {">=": value.__ge__, ">": value.__gt__, "<=": value.__le__, "<": value.__lt__}[order.operator]
+    right = [each for each in values if is_right(each)]
+    return (max(right) if order.operator in (">=", ">") else min(right),) if right else ()
 
 
 def _plain(row: list[dict[str, Any]] | None) -> Row:

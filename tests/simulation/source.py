@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from random import Random
@@ -24,12 +24,16 @@ from lookup_hints.spi.request_and_answer import (
 )
 from tests.simulation.world import SimulatedProcess, SimulatedThread, World, asker, this_process, this_thread
 
-SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.int64())])
+SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.int64()), ("until", pa.int64())])
+LENGTH = 3
+"""The range of a row begins at its value, and is so long."""
 VERSIONS = 100_000
 """A value is its key times this, and a number that grows with each change: a foreign one shows."""
 
 QUICK = 0.01
 """Seconds for half an answer once nothing goes wrong any more."""
+
+_NULL = 1000
 
 Found = tuple[int, ...]
 """The values that a key has."""
@@ -69,13 +73,13 @@ class Ask:
     """
 
     at: float
-    keys: list[int]
+    keys: list[int | None]
     attempt: int
     thread: SimulatedThread | None
     process: SimulatedProcess
     timeout: float | None
     until: float = inf
-    outcomes: dict[int, Found | None] = field(default_factory=dict)
+    outcomes: dict[int | None, Found | None] = field(default_factory=dict)
     error: Exception | None = None
     is_cancelled: bool = False
     probes: tuple[float, float] | None = None
@@ -84,10 +88,10 @@ class Ask:
 class Source:
     """The rows of each key at each time, and what goes wrong with requests for them."""
 
-    def __init__(self, world: World, keys: int, *, changes: float, late: float) -> None:
-        self.world, self.keys = world, keys
+    def __init__(self, world: World, keys: int, *, changes: float, late: float, has_null: bool) -> None:
+        self.world, self.keys, self.has_null = world, keys, has_null
         self._changes, self._late = changes, late
-        self._histories: dict[int, tuple[Random, list[tuple[float, Found]]]] = {}
+        self._histories: dict[int | None, tuple[Random, list[tuple[float, Found]]]] = {}
         self.faults: dict[str, float] = {}
         """How probable each fault is."""
         self.latency = 0.05
@@ -99,17 +103,17 @@ class Source:
 
     # What is true.
 
-    def rows_at(self, key: int, at: float) -> Found:
+    def rows_at(self, key: int | None, at: float) -> Found:
         """The values of ``key`` at that time."""
         return next(found for since, found in reversed(self._history(key, at)) if since <= at)
 
-    def rows_between(self, key: int, since: float, until: float) -> set[Found]:
+    def rows_between(self, key: int | None, since: float, until: float) -> set[Found]:
         """All that ``key`` had at some time between these."""
         history = self._history(key, until)
         ends = [*(since for since, _ in history[1:]), inf]
         return {found for (at, found), end in zip(history, ends, strict=True) if at <= until and end >= since}
 
-    def _history(self, key: int, until: float) -> list[tuple[float, Found]]:
+    def _history(self, key: int | None, until: float) -> list[tuple[float, Found]]:
         if key not in self._histories:
             random = Random(f"{self.world.seed} {key}")
             first: Found = () if random.random() < self._late else self._version(key, 0, random)
@@ -122,13 +126,17 @@ class Source:
             )
         return history
 
-    def _version(self, key: int, number: int, random: Random) -> Found:
+    def _version(self, key: int | None, number: int, random: Random) -> Found:
         rows = random.choice((0, 1, 1, 1, 1, 2))
-        return tuple(key * VERSIONS + 2 * number + row for row in range(rows))
+        return tuple(self.first_value(key) + 2 * number + row for row in range(rows))
+
+    def first_value(self, key: int | None) -> int:
+        """The least value that ``key`` may have; NULL is one behind all others."""
+        return (_NULL if key is None else key) * VERSIONS
 
     # What is answered.
 
-    def begin(self, keys: list[int], request: LookupRequest | RowRequest) -> Ask:
+    def begin(self, keys: list[int | None], request: LookupRequest | RowRequest) -> Ask:
         process = this_process()
         process.work()
         ask = Ask(self.world.now, keys, request.attempt, asker.get(None), process, request.timeout)
@@ -167,7 +175,7 @@ class Source:
             seconds = random.choice((7.0, 30.0))
         return seconds * 0.5, seconds * 0.5
 
-    def answer(self, request: LookupRequest | RowRequest, ask: Ask) -> dict[int, Found]:
+    def answer(self, request: LookupRequest | RowRequest, ask: Ask) -> dict[int | None, Found]:
         """The rows of all keys, and which of them failed alone.
 
         Raises:
@@ -207,7 +215,7 @@ class Source:
             self.world.tell(f"the source fails {ask.keys}: {error!r}")
             raise error
 
-    def shaped(self, request: LookupRequest, ask: Ask, found: dict[int, Found]) -> Answer:
+    def shaped(self, request: LookupRequest, ask: Ask, found: dict[int | None, Found]) -> Answer:
         """The answer, in an order that nobody promised, maybe with rows that nobody asked for."""
         random = self.world.random
         failed = {
@@ -219,16 +227,22 @@ class Source:
         ]
         if random.random() < 0.5:
             random.shuffle(rows)
-        columns = [[key for _, key, _ in rows], [value for _, _, value in rows]]
+        found_rows = [(key, value) for _, key, value in rows]
         if not failed and random.random() < 0.5:
             if self._happens("strangers"):
                 stranger = self.keys + random.randrange(3)
-                columns[0].append(stranger)
-                columns[1].append(stranger * VERSIONS)
-            return pa.table(columns, schema=SCHEMA)
+                found_rows.append((stranger, stranger * VERSIONS))
+            return _table_of(found_rows)
         positions = pa.array([at for at, _, _ in rows], pa.int32())
-        table = pa.table(columns, schema=SCHEMA)
+        table = _table_of(found_rows)
         return Outcomes(table, positions, failed) if failed else PlacedRows(table, positions)
+
+
+def _table_of(rows: Sequence[tuple[int | None, int]]) -> pa.Table:
+    """Keys and values as the source answers with them."""
+    values = [value for _, value in rows]
+    ends = [value + LENGTH for value in values]
+    return pa.table([[key for key, _ in rows], values, ends], schema=SCHEMA)
 
 
 class SourceConnector(SyncLookup, AsyncLookup, Scan):
@@ -264,7 +278,7 @@ class SourceConnector(SyncLookup, AsyncLookup, Scan):
         finally:
             source.end(ask)
 
-    async def _wait_for_rows(self, request: LookupRequest | RowRequest, ask: Ask) -> dict[int, Found]:
+    async def _wait_for_rows(self, request: LookupRequest | RowRequest, ask: Ask) -> dict[int | None, Found]:
         source = self.source
         before, after = source.delays()
         try:
@@ -285,7 +299,7 @@ class SourceConnector(SyncLookup, AsyncLookup, Scan):
         source = self.source
         began = source.world.now
         source.world.tell(f"process {this_process().number} reads the table")
-        keys = list(range(source.keys))
+        keys = [*range(source.keys), *([None] if source.has_null else [])]
         for start in range(0, len(keys), 5):
             this_thread().sleep(source.latency)
             if source.is_down or source._happens("error"):
@@ -293,7 +307,7 @@ class SourceConnector(SyncLookup, AsyncLookup, Scan):
                 raise ConnectorError("the table cannot be read on")
             # As a snapshot: all rows are those of when it began.
             rows = [(key, value) for key in keys[start : start + 5] for value in source.rows_at(key, began)]
-            yield pa.record_batch([[key for key, _ in rows], [value for _, value in rows]], schema=SCHEMA)
+            yield from _table_of(rows).to_batches()
         source.reads.append((began, source.world.now))
 
 
@@ -308,6 +322,6 @@ class RowConnector(SourceConnector, AsyncRowLookup):
         ask = source.begin([request.key["id"]], request)
         try:
             found = await self._wait_for_rows(request, ask)
-            return [{"value": value} for value in found[ask.keys[0]]]
+            return [{"value": value, "until": value + LENGTH} for value in found[ask.keys[0]]]
         finally:
             source.end(ask)

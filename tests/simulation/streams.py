@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 Batch = list[list[int | None]]
 """The keys of each partition."""
 
+_PATIENCE = 120.0
+"""Seconds after which streams are stopped that have not ended."""
+
 _TOLERANCE = 1e-6
 
 
@@ -196,7 +199,9 @@ class Streams:
             stream.is_stopped = True
         told: Exception | None = None
         try:
-            supervisor.await_all()
+            if not supervisor.await_all(_PATIENCE):  # some strategies restart for ever
+                supervisor.stop_all()
+                supervisor.await_all()
         except Exception as error:
             told = error
         for stream in self.streams:
@@ -236,7 +241,7 @@ def _check_stream(stream: Stream, *, is_alone: bool) -> None:
     if len(stream.sink) not in (stream.committed, stream.committed + 1):
         raise Broken(f"{len(stream.sink)} batches were written, and {stream.committed} committed")
     for batch, taken in stream.sink.items():
-        rows = [len(each.rows) for each in taken]
+        rows = [len(each.keys) if each.is_cut else len(each.rows) for each in taken]
         if rows != [len(keys) for keys in stream.batches[batch]]:
             raise Broken(f"batch {batch} has {rows} rows for {stream.batches[batch]}")
     if query.status is Status.FAILED and query.error is not stream.failures[-1][1]:
