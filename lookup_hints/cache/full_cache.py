@@ -71,7 +71,11 @@ class HeldTable:
 
         Raises:
             NotKept: as this process or another has found out.
+            OSError: the folder cannot be read.
         """
+        if invalidations is not None:
+            # Another task of this process may be between its look and its answer, and takes these then.
+            invalidations.look(self._clock())
         self._spec, self._invalidations = spec, invalidations
         note = self._generations.noted()
         if note is not None and note.kind == "cache" and self._generations.newest() is None:

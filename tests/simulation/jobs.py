@@ -148,6 +148,8 @@ class Job:
             late=self.random.choice((0.0, 0.3)),
             has_null=self.world.chance(0.15),
         )
+        self.twice = self.random.choice((0.0, 0.0, 0.0, 0.4))
+        """How probable it is that Spark runs a task twice at once, as with `spark.speculation`."""
         self.spec = self._choose_spec()
         self.limit = self.random.choice((1, 3, 8)) if self.spec.settings.stops_early else None
         """So many rows of a task are wanted."""
@@ -163,7 +165,6 @@ class Job:
         self.is_machine_reset = self.has_strange_files = False
         self.invalidates = self.random.choice((0.0, 0.2, 0.8))
         self.kills = self.random.choice((0.0, 0.0, 0.3))
-        self.twice = self.random.choice((0.0, 0.0, 0.0, 0.4))
         self.sizes = self._choose_sizes()
 
     # What is chosen.
@@ -239,7 +240,7 @@ class Job:
     def _choose_letters(self) -> DeadLetters | None:
         if self.world.chance(0.4):
             return None
-        return DeadLetters(str(self.folder / "letters"), "json", "application-1")
+        return DeadLetters(str(self.folder / "letters"), "json", "application-1", copies=self.twice > 0)
 
     def _choose_cache(self) -> dict[str, Any]:
         choice, chance = self.random.choice, self.world.chance

@@ -165,6 +165,25 @@ def test_a_table_that_was_invalidated_is_read_again() -> None:
     assert (connector.reads, connector.asked) == (2, [])
 
 
+def test_a_task_that_begins_meanwhile_does_not_hide_what_was_invalidated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connector = Readable([(1, "a")])
+    run(connector, 1)
+    connector.rows = [(1, "new")]
+    taken = (Invalidation(WHO, 1, ("id",), ((1,),)),)
+    look = HeldTable._valid_generation
+
+    def look_and_begin_another(held: HeldTable) -> Any:
+        found = look(held)
+        monkeypatch.setattr(HeldTable, "_valid_generation", look)
+        run(connector, invalidations=taken)
+        return found
+
+    monkeypatch.setattr(HeldTable, "_valid_generation", look_and_begin_another)
+    assert run(connector, 1, invalidations=taken)[0] == [["new"]]
+
+
 def test_it_stays_invalidated_when_answers_of_others_have_expired(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead = 0.0
     monkeypatch.setattr(open_caches, "time", SimpleNamespace(monotonic=lambda: monotonic() + ahead))
