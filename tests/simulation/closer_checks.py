@@ -28,6 +28,9 @@ _TOLERANCE = 1e-6
 _SECONDS_TO_PUBLISH = 0.5
 """After so long all see a table that was read."""
 
+_SECONDS_TO_NOTICE = 1.0
+"""After so long others have the permits of a process that was killed."""
+
 _LONGEST_COOLING = 10.0
 """A refused request counts as under way for less than so many seconds."""
 
@@ -76,14 +79,12 @@ def is_heard(job: Job, ask: Ask) -> bool:
 def remembered(job: Job, attempt: Attempt, key: int | None) -> Ask | None:
     """The last answer to ``key`` that the executor's cache surely had when ``attempt`` began; None without one."""
     cache = job.spec.settings.cache
-    if cache is None or cache.max_rows or cache.max_bytes or cache.stale_while_revalidate:
-        return None  # rows may go, or are asked for beside the tasks
-    if job.disk.failing or job.is_machine_reset:
-        return None
+    if cache is None or cache.max_rows or cache.max_bytes or job.disk.failing:
+        return None  # rows may go
     over = [each for each in job.attempts if (each.is_done or each.error is not None) and not each.is_cut]
     ended = {each.thread: each.ended for each in over}
     asks = [each for each in job.source.asked if key in each.keys and each.at < attempt.started]
-    # What a task has learned it may write when it ends, as the newest of all.
+    # What a task has learned it may write when it ends, as the newest of all; so may who asks beside the tasks.
     if not asks or any(ended.get(each.thread, inf) >= attempt.started for each in asks):
         return None
     last = max(asks, key=lambda each: each.at)
@@ -91,7 +92,8 @@ def remembered(job: Job, attempt: Attempt, key: int | None) -> Ask | None:
     answered = [each for each in asks if each.thread is last.thread]
     is_known = last.outcomes.get(key) is not None and is_heard(job, last)
     is_in_order = all(each.until < last.at for each in answered if each is not last)
-    return last if is_alone and is_known and is_in_order else None
+    is_lasting = last.at > job.reset_at
+    return last if is_alone and is_known and is_in_order and is_lasting else None
 
 
 def check_cache_is_used(job: Job) -> None:
@@ -153,16 +155,19 @@ def check_breaker(job: Job) -> None:
     Raises:
         Broken: it is not so.
     """
-    asked = job.source.asked
-    lost = sum(isinstance(each.error, OSError) or not is_in_time(each) for each in asked)
-    opened = sum(each.counts.outages for each in job.attempts if each.counts is not None)
-    fewest = math.ceil(circuit_breaker._FEWEST / 2)
-    if opened * fewest > lost:
-        raise Broken(
-            f"the breaker opened {opened} times, and {lost} requests were lost: {fewest} for each time"
-        )
-    if job.disk.failing or job.is_machine_reset or job.world.stalls:
-        return  # each process may have limits of its own, and a permit that was given may be used late
+    if job.disk.failing or job.is_machine_reset:
+        return  # each process may have limits of its own
+    asked, fewest = job.source.asked, math.ceil(circuit_breaker._FEWEST / 2)
+    lost = [each.until for each in asked if isinstance(each.error, OSError) or _is_late(each)]
+    openings = [-inf, *sorted(job.source.outages)]
+    for before, opened in pairwise(openings):
+        since = sum(before < each <= opened for each in lost)
+        if since < fewest:
+            raise Broken(
+                f"the breaker opened at {opened - 10_000:.6f} after {since} lost requests, and {fewest} are needed"
+            )
+    if job.world.stalls:
+        return  # a permit that was given may be used late
     probes: dict[tuple[float, float], list[float]] = defaultdict(list)
     for each in asked:
         if each.probes is not None:
@@ -177,9 +182,13 @@ def check_breaker(job: Job) -> None:
                 )
 
 
+def _is_late(ask: Ask) -> bool:
+    return ask.timeout is not None and ask.until >= ask.at + ask.timeout - 0.01
+
+
 def is_in_time(ask: Ask) -> bool:
     """Whether ``ask`` was answered, or failed, before its time was up; so was one whose process was killed."""
-    return not ask.is_cancelled and (ask.timeout is None or ask.until < ask.at + ask.timeout - 0.01)
+    return not ask.is_cancelled and not _is_late(ask)
 
 
 def check_reloads(job: Job) -> None:
@@ -218,3 +227,47 @@ def newest_read(job: Job, attempt: Attempt) -> tuple[float, float] | None:
     """From when to when the table was read that the executor surely had when ``attempt`` began."""
     reads = [each for each in job.source.reads if each[1] + _SECONDS_TO_PUBLISH < attempt.started]
     return max(reads, default=None)
+
+
+def check_waits(job: Job) -> None:
+    """No task waits for a permit that nobody holds who lives.
+
+    Only the first request of a task is looked at, where nothing but the number of requests is bounded.
+
+    Raises:
+        Broken: one did.
+    """
+    settings, asked = job.spec.settings, job.source.asked
+    most, cannot_tell = settings.budget.concurrency, settings.whole or settings.switch or settings.budget.rate
+    if (
+        most is None
+        or cannot_tell
+        or job.world.stalls
+        or job.source.failures
+        or not all(map(is_in_time, asked))
+    ):
+        return
+    if job.disk.failing or job.is_machine_reset:
+        return
+    for attempt in job.attempts:
+        first = min((each.at for each in job.asks_of(attempt)), default=inf)
+        ready = max((each for each in attempt.read if each <= first), default=inf)
+        ends = sorted(
+            (
+                end
+                for each in asked
+                if (end := min(each.until, each.process.died_at)) <= first and each.at < first
+            ),
+            reverse=True,
+        )
+        # Up to the end before which as many as may be were under way.
+        for end in ends:
+            under_way = sum(each.at < end <= min(each.until, each.process.died_at) for each in asked)
+            if under_way >= most:
+                ready = max(ready, end)
+                break
+        if first - ready > _SECONDS_TO_NOTICE and first < inf:
+            raise Broken(
+                f"run {attempt.context.number} waited for {first - ready:.3f} s, and fewer than {most} requests were"
+                " under way"
+            )

@@ -76,11 +76,12 @@ class Disk:
 
 def _damage(path: Path, random: Any) -> None:
     size = path.stat().st_size
-    if random.random() < 0.4 and size > 64:  # a block in the midst was not written
-        start = 8 * random.randrange(size // 8)
+    if random.random() < 0.5 and size > 64:  # blocks in the midst were not written
         with path.open("r+b") as file:
-            file.seek(start)
-            file.write(bytes(min(random.choice((8, 64, 4096)), size - start)))
+            for _ in range(random.choice((1, 4))):
+                block = random.choice((8, 64, 512))
+                file.seek(8 * random.randrange(size // 8))
+                file.write(bytes(min(block, size - file.tell())))
         return
     kept = random.randrange(size + 1)
     if random.random() < 0.3:

@@ -41,6 +41,7 @@ from tests.simulation.closer_checks import (
     check_delays,
     check_permits_in_use,
     check_reloads,
+    check_waits,
     is_in_time,
     is_undisturbed,
     newest_read,
@@ -141,6 +142,8 @@ class Job:
         self.disk: Disk = world.disk  # type: ignore[attr-defined]
         self._numbers = count(1)
         self.keys = self.random.choice((2, 5, 12))
+        self.is_stormy = world.chance(0.1)
+        """Whether many requests meet a source that is down again and again."""
         self.source = Source(
             world,
             self.keys,
@@ -163,6 +166,7 @@ class Job:
         self.stream_numbers = count(1)
         self.invalidated: dict[int | None, float] = {}
         self.is_machine_reset = self.has_strange_files = False
+        self.reset_at = -inf
         self.invalidates = self.random.choice((0.0, 0.2, 0.8))
         self.kills = self.random.choice((0.0, 0.0, 0.3))
         self.sizes = self._choose_sizes()
@@ -190,6 +194,13 @@ class Job:
             stops_early=chance(0.1),
             **self._choose_cache(),
         )
+        if self.is_stormy:
+            retried = FixedDelay(3, 1.0).if_exception()
+            on_error = choice(("null", "skip"))
+            settings = replace(
+                settings, capacity=5, timeout=20.0, batch_size=1, on_error=on_error, retry=retried
+            )
+            connector = kind(self.source, "the origin")
         name = LookupName(table="people", function="lookup_1")
         order = choice((None, None, None, None, _RANGE, choice(_NEAREST)))
         null_safe = ("id",) if self.source.has_null else ()
@@ -209,7 +220,7 @@ class Job:
             "HAND_OUT_BYTES": max(1, wide // 2),
             "FIRST_ROWS": choice((1, 3, 1024)),
             "MOST_SEGMENTS": choice((2, 2, 16)),
-            "_FEWEST": choice((4, 4, 20)),
+            "_FEWEST": 4 if self.is_stormy else choice((4, 20)),
         }
 
     def _choose_retry(self) -> RetryPolicy:
@@ -248,10 +259,10 @@ class Job:
         if kind == "partial":
             cache = PartialCache(
                 choice((2.0, 60.0)),
-                expire_after_access=choice((None, None, 1.0)),
+                expire_after_access=choice((None, None, None, 1.0)),
                 missing_ttl=choice((None, 1.0, 30.0)),
-                max_rows=choice((None, 3)),
-                max_bytes=choice((None, 20_000)),
+                max_rows=choice((None, None, 3)),
+                max_bytes=choice((None, None, 20_000)),
                 stale_while_revalidate=choice((0.0, 0.0, 30.0)),
                 stale_if_error=choice((0.0, 0.0, 100.0)),
             )
@@ -289,6 +300,7 @@ class Job:
                 self._run_statement()
         self._settle()
         self._run_when_all_is_well()
+        self._run_when_source_is_gone()
         self._settle()
         self._check_all()
 
@@ -296,9 +308,9 @@ class Job:
         random = self.random
         if random.random() < 0.7:
             chosen = random.sample(FAULTS, random.choice((1, 2, 4)))
-            self.source.faults = {fault: random.choice((0.05, 0.3)) for fault in chosen if fault != "outage"}
-            if "outage" in chosen:
-                self.source.down = self.world.now + 0.5, self.world.now + random.choice((3.0, 40.0))
+            self.source.faults = {fault: random.choice((0.05, 0.3)) for fault in chosen}
+        if self.is_stormy or random.random() < 0.1:
+            self.source.down = list(self._choose_outages())
         self.source.latency = random.choice((0.0, 0.05, 0.3))
         if random.random() < 0.3:
             self.disk.failing = random.choice((0.02, 0.2))
@@ -306,6 +318,14 @@ class Job:
         self.disk.busy = random.choice((0.0, 0.0, 0.2))
         self.disk.turns = random.choice((0.0, 0.3))
         self.world.stalls = random.random() < 0.2
+
+    def _choose_outages(self) -> Iterator[tuple[float, float]]:
+        """A long one, or several short ones, one soon after the other."""
+        choice, at = self.random.choice, self.world.now
+        lengths = (0.2, 3.0, 8.0) if self.is_stormy else (3.0, 40.0)
+        for _ in range(20 if self.is_stormy else choice((1, 3))):
+            at += choice((0.2, 0.5, 2.0))
+            yield at, (at := at + choice(lengths))
 
     def _prepare(self, number: int) -> None:
         """What comes between two statements."""
@@ -338,7 +358,7 @@ class Job:
     def _reset_machine(self) -> None:
         for worker in self.workers:
             self.world.kill(worker)
-        self.is_machine_reset = True
+        self.is_machine_reset, self.reset_at = True, self.world.now
         self.disk.crash(self.folder / "executor")
 
     def _leave_strange_files(self) -> None:
@@ -385,7 +405,7 @@ class Job:
                 raise run.error
 
     def choose_rows(self) -> list[int | None]:
-        most = self.random.choice((1, 4, 12))
+        most = 12 if self.is_stormy else self.random.choice((1, 4, 12))
         nothing = [None] * (3 if self.source.has_null else 1)
         return [
             self.random.choice((*nothing, *range(self.keys))) for _ in range(self.random.randrange(most + 1))
@@ -533,6 +553,16 @@ class Job:
                 f"a task takes {world.now - began:.3f} s when all is well, and may take {longest:.3f} s"
             )
 
+    def _run_when_source_is_gone(self) -> None:
+        """Ask for all keys a last time where cached rows may take the place of answers."""
+        cache = self.spec.settings.cache
+        if cache is not None and cache.stale_if_error:
+            this_thread().sleep(self.random.choice((0.0, 3.0, 61.0)))
+            self.world.is_gone = True
+            self.world.tell("the source is gone")
+            with suppress(TaskFailed):
+                self._ask_for_all()
+
     def _ask_for_all(self) -> Attempt:
         return self.run_task(self.next_statement(), 0, list(range(self.keys)))
 
@@ -544,7 +574,7 @@ class Job:
         for streams in self.streams:
             streams.check()
         self._check_requests()
-        for check in (check_delays, check_breaker, check_reloads, check_permits_in_use):
+        for check in (check_delays, check_breaker, check_reloads, check_permits_in_use, check_waits):
             check(self)
         check_cache_is_used(self)
         check_cache_answers(self)

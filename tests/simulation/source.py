@@ -39,17 +39,7 @@ Found = tuple[int, ...]
 """The values that a key has."""
 
 FAULTS = (
-    *(
-        "error",
-        "permanent",
-        "throttle",
-        "too-large",
-        "some-fail",
-        "hang",
-        "ignores-cancelling",
-        "slow",
-        "outage",
-    ),
+    *("error", "permanent", "throttle", "too-large", "some-fail", "hang", "ignores-cancelling", "slow"),
     *("strangers", "lies"),
 )
 
@@ -95,9 +85,12 @@ class Source:
         self.faults: dict[str, float] = {}
         """How probable each fault is."""
         self.latency = 0.05
-        self.down: tuple[float, float] = (inf, inf)
+        self.down: list[tuple[float, float]] = []
+        """When it does not answer: from, until."""
         self.asked: list[Ask] = []
         self.failures = 0
+        self.outages: dict[float, None] = {}
+        """When the library took it for down, each time."""
         self.reads: list[tuple[float, float]] = []
         """When the table was read whole, each time from begin to end."""
 
@@ -149,8 +142,10 @@ class Source:
         """When the library took the source for down that may be probed now, and when that was to be."""
         for store in process.here.the(LimitStores)._opened.values():
             breaker = store.limits.breaker
-            if breaker.opened_at and self.world.now >= breaker.until:
-                return breaker.opened_at, breaker.until
+            if breaker.opened_at:
+                self.outages[breaker.opened_at] = None
+                if self.world.now >= breaker.until:
+                    return breaker.opened_at, breaker.until
         return None
 
     def end(self, ask: Ask) -> None:
@@ -161,7 +156,10 @@ class Source:
 
     @property
     def is_down(self) -> bool:
-        return self.down[0] <= self.world.now < self.down[1] and not self.world.is_well
+        if self.world.is_gone:
+            return True
+        now = self.world.now
+        return not self.world.is_well and any(begin <= now < end for begin, end in self.down)
 
     def delays(self) -> tuple[float, float]:
         """Seconds until the source looks, and until its answer is there."""

@@ -446,6 +446,10 @@ class Loop(asyncio.BaseEventLoop):
         world.now += random.random() * 2e-5
         if world.stalls and not world.is_well and random.random() < 0.002:
             world.now += random.choice((0.01, 0.3, 2.0))
+        if world.stalls and not world.is_well and self._timers and not self._lanes and random.random() < 0.02:
+            world.now = max(world.now, self._timers[0][0]) + random.choice(
+                (0.01, 0.3, 2.0)
+            )  # several are due
         while self._timers and (not self._lanes or self._timers[0][0] <= world.now):
             when, _, timer = heappop(self._timers)
             if not timer.cancelled():
@@ -499,6 +503,8 @@ class World:
         """Whether the machine stands still now and then."""
         self.is_well = False
         """Whether nothing goes wrong any more."""
+        self.is_gone = False
+        """Whether the source never answers again."""
         self._told: list[tuple[float, str]] = []
         self.folder = ""
         """Where its files are, which is another folder in each run of a seed."""
