@@ -73,15 +73,15 @@ class TaskContext:
     partition: int
     attempt: int
     number: int
-    batch: tuple[str, int] | None = None
-    """The id of the streaming query, and the number of its batch."""
+    batch: tuple[str, int, int] | None = None
+    """The id of the streaming query, the number of its batch, and which run of the query this is."""
 
     def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 (Spark's name)
         properties = {"spark.sql.execution.id": str(self.statement)}
         if self.batch is not None:
-            query, batch = self.batch
+            query, batch, run = self.batch
             properties |= {
-                "spark.jobGroup.id": f"run-of-{query}",
+                "spark.jobGroup.id": f"run-{run}-of-{query}",
                 "sql.streaming.queryId": query,
                 "streaming.sql.batchId": str(batch),
             }
@@ -416,7 +416,7 @@ class Job:
         statement: int,
         partition: int,
         keys: list[int | None],
-        batch: tuple[str, int] | None = None,
+        batch: tuple[str, int, int] | None = None,
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> Attempt:
         """Run a task until an attempt is done, as Spark does.
@@ -781,6 +781,8 @@ class Job:
                     raise Broken(
                         f"run {number} of task {task} left letters of {keys}, and dropped other keys"
                     )
+                if _is_repeated(ended[number], attempts):
+                    raise Broken(f"run {number} of {task} has letters of {keys}, and its batch ran again")
             for each in attempts:
                 is_whole = each.is_taken and not each.is_cut
                 if is_whole and not self._may_have_written(each, letters.get(each.context.number, [])):
@@ -791,7 +793,7 @@ class Job:
     def _run_of(self, context: TaskContext) -> str:
         if context.batch is None:
             return f"run=application-1-{context.statement}"
-        return "run={}-{}".format(*context.batch)
+        return "run={}-{}".format(*context.batch[:2])
 
     def _may_have_written(self, attempt: Attempt, letters: list[int]) -> bool:
         """Whether these are the keys that ``attempt`` gave up."""
@@ -824,6 +826,14 @@ class TaskFailed(Exception):
 def _is_decided(attempts: Sequence[Attempt]) -> bool:
     """Whether one of them is done, or none will be."""
     return any(each.is_done for each in attempts) or all(map(_is_over, attempts))
+
+
+def _is_repeated(attempt: Attempt, others: Sequence[Attempt]) -> bool:
+    """Whether another run of its stream did the same batch again when ``attempt`` was over."""
+    batch = attempt.context.batch
+    return batch is not None and any(
+        each.is_done and each.context.batch != batch and each.started > attempt.ended for each in others
+    )
 
 
 def _is_over(attempt: Attempt) -> bool:

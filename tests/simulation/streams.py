@@ -134,7 +134,7 @@ class SimulatedQuery:
 
         def run_task(partition: int, keys: list[int | None]) -> None:
             taken[partition] = job.run_task(
-                statement, partition, keys, (stream.id, batch), lambda: self._is_stopping
+                statement, partition, keys, (stream.id, batch, len(stream.tries)), lambda: self._is_stopping
             )
 
         job.world.tell(f"{stream.id} runs batch {batch} as statement {statement}")
