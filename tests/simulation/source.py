@@ -243,6 +243,10 @@ def _table_of(rows: Sequence[tuple[int | None, int]]) -> pa.Table:
     return pa.table([[key for key, _ in rows], values, ends], schema=SCHEMA)
 
 
+def _keys_of(request: LookupRequest) -> list[int | None]:
+    return [None] * request.keys.num_rows if request.nulls else request.keys.column(0).to_pylist()
+
+
 class SourceConnector(SyncLookup, AsyncLookup, Scan):
     """Asks the source in batches, sync or async, or reads it whole."""
 
@@ -258,7 +262,7 @@ class SourceConnector(SyncLookup, AsyncLookup, Scan):
 
     def lookup(self, request: LookupRequest) -> Answer:
         source = self.source
-        ask = source.begin(request.keys.column(0).to_pylist(), request)
+        ask = source.begin(_keys_of(request), request)
         try:
             before, after = source.delays()
             this_thread().sleep(before)
@@ -270,7 +274,7 @@ class SourceConnector(SyncLookup, AsyncLookup, Scan):
 
     async def alookup(self, request: LookupRequest) -> Answer:
         source = self.source
-        ask = source.begin(request.keys.column(0).to_pylist(), request)
+        ask = source.begin(_keys_of(request), request)
         try:
             return source.shaped(request, ask, await self._wait_for_rows(request, ask))
         finally:
