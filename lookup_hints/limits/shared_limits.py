@@ -338,7 +338,7 @@ class Leases(Record):
 
     @property
     def is_sound(self) -> bool:
-        owners = (lease.owner for lease in self._used_leases())
+        owners = (self._lease_at(place).owner for place in range(MOST_LEASES))
         return 0 <= self._used <= MOST_LEASES and all(0 <= owner < _MOST_PROCESS for owner in owners)
 
     @property

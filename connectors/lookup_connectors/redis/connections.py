@@ -249,7 +249,8 @@ class RedisEndpoint:
                 )
             if isinstance(reply, errors.NoPermissionError):
                 raise NotPermitted(str(self.explained(reply)), permanent=True) from reply
-            if isinstance(reply, Exception) and code_of(reply) != "WRONGTYPE":
+            is_of_a_key = code_of(reply) == "WRONGTYPE" and command[0] in _OF_ONE_KEY
+            if isinstance(reply, Exception) and not is_of_a_key:
                 raise self.explained(reply) from reply
         return replies
 
@@ -287,6 +288,7 @@ class RedisEndpoint:
 
 
 _TEXTS = frozenset({bytes, type(None)})
+_OF_ONE_KEY = ("GET", "HMGET", "HLEN")
 
 
 def _is_reply_to(command: tuple[Any, ...], reply: Any) -> bool:

@@ -483,7 +483,8 @@ class Generations:
 
     def noted(self) -> Note | None:
         """Why the last attempt failed; None where it did not. A note of the future counts for nothing."""
-        with suppress(OSError, ValueError, TypeError):
-            note = Note(**json.loads((self.path / _NOTE).read_text(encoding="utf-8")))
+        with suppress(OSError, LookupError, ValueError, TypeError, OverflowError, RecursionError):
+            told = json.loads((self.path / _NOTE).read_text(encoding="utf-8"))
+            note = Note(int(told["at"]), str(told["kind"]), str(told["text"]))
             return note if note.at <= self.now else None
         return None

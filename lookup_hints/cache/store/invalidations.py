@@ -357,9 +357,15 @@ class Checks:
         return f"{self._invalidations.source}.checks"
 
     def _read_state(self) -> _State:
-        with suppress(FileNotFoundError, KeyError, ValueError, TypeError):  # damaged: as if nothing was known
+        # Damaged: as if nothing was known.
+        with suppress(FileNotFoundError, LookupError, ValueError, TypeError, OverflowError, RecursionError):
             told = json.loads((self._folder.path / self._file_name).read_text(encoding="utf-8"))
-            state = _State(**{**told, "seen": tuple((float(at), int(latest)) for at, latest in told["seen"])})
+            state = _State(
+                float(told["tried"]),
+                str(told["failure"]),
+                None if told["began"] is None else float(told["began"]),
+                tuple((float(at), int(latest)) for at, latest in told["seen"]),
+            )
             if state.tried <= self._clock():
                 return state
         return _State(-math.inf)

@@ -165,6 +165,7 @@ TARGETS: Mapping[str, Callable[[bytes], None]] = {
         this_machine.scripts,
         this_machine.settings,
         this_machine.limits_file,
+        this_machine.cache_notes,
         this_machine.editor_messages,
     )
 }

@@ -5,23 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
 import struct
 import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 from pygls.io_ import StdoutWriter, run_async
 
+from lookup_hints.cache.store.full_table import Generations
+from lookup_hints.cache.store.invalidations import Checks, Invalidations
 from lookup_hints.cli.arguments import WrongUse
 from lookup_hints.cli.check import CheckOptions
 from lookup_hints.cli.language_server import EditorInput, server
 from lookup_hints.errors import LookupHintsError, QueryError
 from lookup_hints.limits.origin_limiter import OriginLimiter
-from lookup_hints.limits.shared_limits import CELLS, Rules, SharedLimits, in_folder
+from lookup_hints.limits.shared_limits import CELLS, LimitStore, Rules, SharedLimits, in_folder
 from lookup_hints.statements import (
     check_configuration,
     own_setting,
@@ -30,6 +35,7 @@ from lookup_hints.statements import (
     read_statement,
     split_statements,
 )
+from tests.unit.cache.support import KEYS, UNLIMITED, keys
 
 
 def scripts(data: bytes) -> None:
@@ -71,7 +77,7 @@ def limits_file(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for origin in ("api", "statements"):
-            in_folder(folder, origin)
+            _close(in_folder(folder, origin))
         for path in folder.iterdir():
             with path.open("r+b") as file:
                 for place, number in struct.iter_unpack("<Hd", data[: len(data) // 10 * 10]):
@@ -87,9 +93,13 @@ def limits_file(data: bytes) -> None:
                 limiter.release(clock(), ending, 0.5 if ending == "refused" else None)
                 assert limiter.retry_delay(2) >= 0
         limiter.close()
-        for each in (store, spent):
-            assert each._file is not None
-            os.close(each._file)
+        _close(store)
+        _close(spent)
+
+
+def _close(store: LimitStore) -> None:
+    assert store._file is not None
+    os.close(store._file)
 
 
 class _Editor:
@@ -105,26 +115,60 @@ class _Editor:
         return self._data.read(size)
 
 
-_SILENT = logging.getLogger("fuzzed")
-"""pygls tells it of each message that is none."""
-_SILENT.addHandler(logging.NullHandler())
-_SILENT.propagate = False
+def cache_notes(data: bytes) -> None:
+    """What a cache keeps beside its answers, by the first byte: what changed, when it looked, why it has no table."""
+    kind, content = data[:1], data[1:]
+    clock = _Clock()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        invalidations = Invalidations(folder, KEYS)
+        if kind == b"t":
+            (folder / "cafe.3.taken").write_bytes(content)
+            (folder / f"{invalidations.source}.7.taken").write_bytes(_with_checksum(content))
+            invalidations.look(clock())
+            invalidations.allow(np.arange(4, dtype=np.uint64), np.full(4, clock()))
+            invalidations.invalidate("cafe", 4, None, clock(), 100.0)
+        elif kind == b"c":
+            checks = Checks(folder, invalidations, 10.0, 1.0, 100.0, clock)
+            (folder / f"{invalidations.source}.checks").write_bytes(content)
+            checks.failure(lambda since: (5, None if since is None else keys([since % 3])))
+        else:
+            (folder / "note").write_bytes(content)
+            note = Generations(folder, UNLIMITED, clock).noted()
+            assert note is None or (type(note.at), type(note.kind), type(note.text)) == (int, str, str)
+
+
+def _with_checksum(content: bytes) -> bytes:
+    return blake2b(content, digest_size=8).digest() + content
 
 
 def editor_messages(data: bytes) -> None:
     """Messages of an editor with their headers, as they come over the standard input."""
+    failures: list[BaseException] = []
+
+    def note_failure(_: asyncio.AbstractEventLoop, context: Mapping[str, object]) -> None:
+        failure = context.get("exception")
+        if isinstance(failure, Exception):  # pygls lets what was cancelled pass, too
+            failures.append(failure)
 
     async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(note_failure)
         serves = server(CheckOptions())
         serves.protocol.set_writer(StdoutWriter(BytesIO()))
-        await run_async(threading.Event(), _Editor(data), serves.protocol, _SILENT)
+        await run_async(threading.Event(), _Editor(data), serves.protocol)
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    with suppress(SystemExit, WrongUse):  # it was told to end
-        asyncio.run(run())
+    logging.disable()  # pygls tells of each message that is none
+    try:
+        with suppress(SystemExit, WrongUse):  # it was told to end
+            asyncio.run(run())
+    finally:
+        logging.disable(logging.NOTSET)
+    for failure in failures:
+        raise failure
 
 
 def _message(number: int | None, method: str, **params: object) -> bytes:
@@ -189,6 +233,13 @@ def good_inputs() -> Mapping[str, tuple[bytes, ...]]:
             _cell(place["breaker"], 9e4) + _cell(place["breaker"] + 1, 1e5 + 0.2) + _cell(0, 1.0),
             _cell(place["leases"], 2) + b"".join(_cell(place["leases"] + 4 + n, 2.0) for n in range(10)),
             _cell(place["spent"], 2.0) + _cell(place["spent"] + 1, 8.0),
+        ),
+        "cache_notes": (
+            b"t" + struct.pack("<dQQQdd", 9e4, 7, 1, 2, 9.5e4, 9.6e4),
+            b"t" + _with_checksum(struct.pack("<dQQd", -math.inf, 7, 3, 9.9e4)),
+            b'c{"tried": 99985.5, "failure": "", "began": 99985.5, "seen": [[99970.5, 3], [99986.0, 4]]}',
+            b'c{"tried": 99999.5, "failure": "down", "began": null, "seen": []}',
+            b'n{"at": 5, "kind": "source", "text": "no route"}',
         ),
         "editor_messages": (_good_editor(),),
     }
