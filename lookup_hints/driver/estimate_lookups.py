@@ -59,11 +59,13 @@ from lookup_hints.retry import RetryPolicy
 from lookup_hints.worker.held_answers import HELD, count_held
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row
+    from pyspark.sql import DataFrame
 
 EXACT_BYTES = 64 * 1024**2
 """Of left sides that Spark thinks to be no larger, distinct keys are counted exactly."""
 
+# Of smaller ones the requests of each window are told.
+_SMALL_BYTES = 1024**2
 _STANDARD_ERROR = 0.01
 _FIRST_ROWS, _FEWEST_REPEATED = 8192, 0.01
 # The number of a row in its partition is in the lower bits.
@@ -190,24 +192,27 @@ class _Estimation:
             keys.append(f"{asked_key(join, names)} AS k{number}")
         join, left = group[0]
         inner = self._left_text(join, left, wanted)
-        explained = explained_cost(self._scope.sql(inner, self._args))
+        frame = self._scope.sql(inner, self._args)
+        explained = explained_cost(frame)
         size = bytes_of(explained)
         is_cut_alike = bool(explained) and not _SHUFFLE.search(explained)
-        window = f"{_window_of_row(is_careful=_is_careful(join))} AS w"
-        rows = f"SELECT {', '.join([window, *keys])} FROM ({inner})"  # noqa: S608
+        listed = [f"{_window_of_row(is_careful=_is_careful(join))} AS w", *keys]
         is_exact = size is not None and size <= EXACT_BYTES
         if self._sample is not None:
-            samples = [self._count_sample(rows, at) for at in range(len(group))]
+            text = f"SELECT {', '.join(listed)} FROM ({inner})"  # noqa: S608
+            samples = [self._count_sample(text, at) for at in range(len(group))]
             windows = [windows for windows, _ in samples]
             return _Counted(windows, False, is_cut_alike, [sample for _, sample in samples])
-        if not is_exact and len(group) == 1 and is_cut_alike and self._has_few_keys(rows):
+        # Spark would list the files of a path again for each further text.
+        rows = frame.selectExpr(*listed)
+        is_by_key = is_cut_alike and len(group) == 1 and (size is None or size > _SMALL_BYTES)
+        if is_by_key and (is_exact or self._has_few_keys(rows)):
             return _Counted([self._count_few_keys(rows)], False, is_cut_alike)
         of_key = "count(DISTINCT k{0})" if is_exact else f"approx_count_distinct(k{{0}}, {_STANDARD_ERROR})"
-        counts = [f"count(k{at}), {of_key.format(at)}" for at in range(len(group))]
-        counting = f"SELECT count(1), {', '.join(counts)} FROM ({rows}) GROUP BY w"  # noqa: S608
-        found: Sequence[Row] = self._scope.sql(counting, self._args).collect()
+        counts = [each for at in range(len(group)) for each in (f"count(k{at})", of_key.format(at))]
+        found = _count_groups(rows, ["w"], ["count(1)", *counts]).collect()
         windows = [
-            [WindowKeys(row[0], row[1 + 2 * at], row[2 + 2 * at]) for row in found]
+            [WindowKeys(row[1], row[2 + 2 * at], row[3 + 2 * at]) for row in found]
             for at in range(len(group))
         ]
         return _Counted(windows, not is_exact, is_cut_alike)
@@ -231,25 +236,28 @@ class _Estimation:
         pairs, squares, distinct = next((row[3:6] for row in found if row[0] is None), (0, 0, 0))
         return windows, KeysOfSample(self._sample, distinct, pairs, squares)
 
-    def _has_few_keys(self, rows: str) -> bool:
+    def _has_few_keys(self, rows: DataFrame) -> bool:
         """Whether keys repeat among the first rows, so that grouping by them is cheaper than HyperLogLog."""
-        first = f"SELECT xxhash64(k0) FROM ({rows}) WHERE k0 IS NOT NULL LIMIT {_FIRST_ROWS}"  # noqa: S608
-        hashes = self._scope.sql(first, self._args).collect()
-        return len(hashes) - len(set(hashes)) >= _FEWEST_REPEATED * len(hashes)
+        first = rows.where("k0 IS NOT NULL").limit(_FIRST_ROWS).selectExpr("xxhash64(k0)").collect()
+        return len(first) - len(set(first)) >= _FEWEST_REPEATED * len(first)
 
     # A group for each key, as count(DISTINCT) has, and not for each key of a window: it would have many more.
-    def _count_few_keys(self, rows: str) -> list[WindowKeys]:
+    def _count_few_keys(self, rows: DataFrame) -> list[WindowKeys]:
         """The keys of windows, 64 to a group: each key has a bit for each window that it is in."""
-        by_key = (
-            "SELECT shiftright(w, 6) AS g, k0, count(1) AS n, bit_or(shiftleft(1L, int(w & 63))) AS m"  # noqa: S608
-            f" FROM ({rows}) GROUP BY shiftright(w, 6), k0"
+        by_key = _count_groups(
+            rows,
+            ["shiftright(w, 6) AS g", "k0"],
+            ["count(1) AS n", "bit_or(shiftleft(1L, int(w & 63))) AS m"],
         )
         asking, bits = (f"IF(k0 IS NULL, 0L, {each})" for each in "nm")
-        counting = (
-            f"SELECT sum(n), sum({asking}), sum(bit_count({bits})), bit_count(bit_or({bits})), count(k0)"  # noqa: S608
-            f" FROM ({by_key}) GROUP BY g"
-        )
-        return [WindowKeys(*row) for row in self._scope.sql(counting, self._args).collect()]
+        counts = [
+            "sum(n)",
+            f"sum({asking})",
+            f"sum(bit_count({bits}))",
+            f"bit_count(bit_or({bits}))",
+            "count(k0)",
+        ]
+        return [WindowKeys(*row[1:]) for row in _count_groups(by_key, ["g"], counts).collect()]
 
     def _estimate_join(
         self, join: LookupJoin, left: LeftRowsToCount, counted: _Counted, at: int
@@ -447,6 +455,13 @@ def _price_of(join: LookupJoin, keys: Figure, requests: Figure) -> Money | None:
 
 def _is_careful(join: LookupJoin) -> bool:
     return join.function.by_row or join.function.settings.stops_early
+
+
+def _count_groups(rows: DataFrame, groups: Sequence[str], counts: Sequence[str]) -> DataFrame:
+    """SELECT groups, counts FROM rows GROUP BY groups."""
+    from pyspark.sql.functions import expr
+
+    return rows.groupBy(*map(expr, groups)).agg(*map(expr, counts))
 
 
 def _window_of_row(*, is_careful: bool) -> str:
