@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from itertools import pairwise
 from math import inf
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lookup_hints.errors import AnswerTooLarge, ConnectorError
 from lookup_hints.limits import circuit_breaker
-from lookup_hints.limits.circuit_breaker import _PROBE_SECONDS, PROBES
+from lookup_hints.limits.circuit_breaker import _OPEN_SECONDS, _PROBE_SECONDS, PROBES
 from lookup_hints.limits.origin_limiter import OriginLimiter
 from lookup_hints.lookup_spec import PeriodicReload
 from tests.simulation.source import Ask
@@ -26,7 +25,7 @@ _TOLERANCE = 1e-6
 """Seconds that sums of times may be off."""
 
 _SECONDS_TO_PUBLISH = 0.5
-"""After so long all see a table that was read."""
+"""After so long all see a table that was read, or how a request ended."""
 
 _SECONDS_TO_NOTICE = 1.0
 """After so long others have the permits of a process that was killed."""
@@ -90,7 +89,10 @@ def remembered(job: Job, attempt: Attempt, key: int | None) -> Ask | None:
     last = max(asks, key=lambda each: each.at)
     is_alone = all(ended[each.thread] < last.at for each in asks if each.thread is not last.thread)
     answered = [each for each in asks if each.thread is last.thread]
-    is_known = last.outcomes.get(key) is not None and is_heard(job, last)
+    is_done = any(
+        each.is_done for each in over if each.thread is last.thread
+    )  # one that fails may drop an answer
+    is_known = is_done and last.outcomes.get(key) is not None and is_heard(job, last)
     is_in_order = all(each.until < last.at for each in answered if each is not last)
     is_lasting = last.at > job.reset_at
     return last if is_alone and is_known and is_in_order and is_lasting else None
@@ -157,14 +159,16 @@ def check_breaker(job: Job) -> None:
     """
     if job.disk.failing or job.is_machine_reset:
         return  # each process may have limits of its own
-    asked, fewest = job.source.asked, math.ceil(circuit_breaker._FEWEST / 2)
+    asked, fewest = job.source.asked, circuit_breaker._FEWEST
     lost = [each.until for each in asked if isinstance(each.error, OSError) or _is_late(each)]
-    openings = [-inf, *sorted(job.source.outages)]
-    for before, opened in pairwise(openings):
-        since = sum(before < each <= opened for each in lost)
-        if since < fewest:
+    for before, opened in pairwise([-inf, *sorted(job.source.outages)]):
+        since = before + _OPEN_SECONDS - _SECONDS_TO_PUBLISH
+        ends = sum(since < each.until <= opened + _TOLERANCE for each in asked)
+        losses = sum(since < each <= opened + _TOLERANCE for each in lost)
+        if ends < fewest or 2 * losses < fewest:
             raise Broken(
-                f"the breaker opened at {opened - 10_000:.6f} after {since} lost requests, and {fewest} are needed"
+                f"the breaker opened at {opened - 10_000:.6f}, where {losses} of {ends} requests were lost since it"
+                f" closed, and half of {fewest} are needed"
             )
     if job.world.stalls:
         return  # a permit that was given may be used late
@@ -232,20 +236,17 @@ def newest_read(job: Job, attempt: Attempt) -> tuple[float, float] | None:
 def check_waits(job: Job) -> None:
     """No task waits for a permit that nobody holds who lives.
 
-    Only the first request of a task is looked at, where nothing but the number of requests is bounded.
+    Only the first request of a task is looked at, where nothing but the number of requests is bounded. Blocking
+    calls of a process wait for each other.
 
     Raises:
         Broken: one did.
     """
     settings, asked = job.spec.settings, job.source.asked
-    most, cannot_tell = settings.budget.concurrency, settings.whole or settings.switch or settings.budget.rate
-    if (
-        most is None
-        or cannot_tell
-        or job.world.stalls
-        or job.source.failures
-        or not all(map(is_in_time, asked))
-    ):
+    most = settings.budget.concurrency
+    if most is None or not settings.asynchronous or settings.whole or settings.switch or settings.budget.rate:
+        return
+    if job.world.stalls or job.source.failures or not all(map(is_in_time, asked)):
         return
     if job.disk.failing or job.is_machine_reset:
         return

@@ -76,10 +76,10 @@ class Disk:
 
 def _damage(path: Path, random: Any) -> None:
     size = path.stat().st_size
-    if random.random() < 0.5 and size > 64:  # blocks in the midst were not written
+    if random.random() < 0.7 and size > 64:  # blocks in the midst were not written
         with path.open("r+b") as file:
             for _ in range(random.choice((1, 4))):
-                block = random.choice((8, 64, 512))
+                block = random.choice((8, 16, 64))
                 file.seek(8 * random.randrange(size // 8))
                 file.write(bytes(min(block, size - file.tell())))
         return

@@ -784,7 +784,8 @@ class Job:
                 if _is_repeated(ended[number], attempts):
                     raise Broken(f"run {number} of {task} has letters of {keys}, and its batch ran again")
             for each in attempts:
-                is_whole = each.is_taken and not each.is_cut
+                # A batch that runs again has not been committed: what its letters are is not decided.
+                is_whole = each.is_taken and not each.is_cut and not _is_repeated(each, attempts)
                 if is_whole and not self._may_have_written(each, letters.get(each.context.number, [])):
                     raise Broken(f"the rows of {each.context} were taken, and its letters are {letters}")
         if written:

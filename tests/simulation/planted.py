@@ -43,6 +43,13 @@ class PlantedBug:
     old: str
     new: str
 
+    def function_in_product(self) -> FunctionType:
+        module, _, names = self.function.partition(":")
+        found: Any = import_module(f"lookup_hints.{module}")
+        for name in names.split("."):
+            found = getattr(found, name)
+        return inspect.unwrap(found)  # type: ignore[no-any-return]
+
 
 BUGS = (
     # Permits, rates and limits that are shared.
@@ -215,21 +222,13 @@ def planted(bug: PlantedBug) -> Iterator[None]:
     Raises:
         LookupError: what it changes is not there any more.
     """
-    function = _function_of(bug)
+    function = bug.function_in_product()
     code = function.__code__
     function.__code__ = _code_with(bug, function)
     try:
         yield
     finally:
         function.__code__ = code
-
-
-def _function_of(bug: PlantedBug) -> FunctionType:
-    module, _, names = bug.function.partition(":")
-    found: Any = import_module(f"lookup_hints.{module}")
-    for name in names.split("."):
-        found = getattr(found, name)
-    return inspect.unwrap(found)  # type: ignore[no-any-return]
 
 
 def _code_with(bug: PlantedBug, function: FunctionType) -> CodeType:
