@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack, suppress
-from itertools import count, islice
+from itertools import chain, count, islice
 from math import inf
 from multiprocessing import get_context
 from multiprocessing.sharedctypes import Synchronized
@@ -130,7 +130,9 @@ def main() -> None:
         sys.exit(search_all(bugs, some, min(options.processes, len(bugs))) < len(bugs))
     first = options.seed if options.seed is not None else time.time_ns() // 1000 % 10**9
     print(f"seed {first}", flush=True)
-    seeds = count(first) if options.runs is None else range(first, first + options.runs)
+    seeds: Iterable[int] = count(first) if options.runs is None else range(first, first + options.runs)
+    if options.seed is None:
+        seeds = chain(seeds_that_failed_once(), seeds)
     began = time.monotonic()
     seconds = options.seconds if options.runs is None else inf
     runs, stories = run_beside(

@@ -236,6 +236,11 @@ class Source:
         return Outcomes(table, positions, failed) if failed else PlacedRows(table, positions)
 
 
+def _keys_of(request: LookupRequest) -> list[int | None]:
+    """What is asked for; a request for NULL has no column of keys."""
+    return [None] if request.nulls else request.keys.column(0).to_pylist()
+
+
 def _table_of(rows: Sequence[tuple[int | None, int]]) -> pa.Table:
     """Keys and values as the source answers with them."""
     values = [value for _, value in rows]
