@@ -558,13 +558,10 @@ def _most_bytes(lists: pa.ListArray) -> int:
 
 def bytes_by_position(found: Sequence[Placed], count: int) -> pa.Array:
     """For each of ``count`` keys the bytes of its rows in all of ``found``."""
-    columns = {
-        "position": pa.concat_arrays([each.positions for each in found]),
-        "bytes": pa.concat_arrays([_row_bytes(each.rows) for each in found]),
-    }
-    sums = pa.table(columns).group_by("position").aggregate([("bytes", "sum")])
-    at = pc.index_in(count_up_to(count), value_set=whole(sums.column("position")))
-    return pc.fill_null(whole(sums.column("bytes_sum")).take(at), 0)
+    sums = np.zeros(count, np.int64)
+    for each in found:
+        np.add.at(sums, each.positions.to_numpy(), _row_bytes(each.rows).to_numpy())
+    return pa.array(sums)
 
 
 def _row_bytes(rows: pa.StructArray | pa.Table) -> pa.Array:

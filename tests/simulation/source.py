@@ -248,10 +248,6 @@ def _table_of(rows: Sequence[tuple[int | None, int]]) -> pa.Table:
     return pa.table([[key for key, _ in rows], values, ends], schema=SCHEMA)
 
 
-def _keys_of(request: LookupRequest) -> list[int | None]:
-    return [None] * request.keys.num_rows if request.nulls else request.keys.column(0).to_pylist()
-
-
 class SourceConnector(SyncLookup, AsyncLookup, Scan):
     """Asks the source in batches, sync or async, or reads it whole."""
 

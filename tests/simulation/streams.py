@@ -84,9 +84,9 @@ class Stream:
         """
         chance = self.job.world.chance
         if chance(self.failing / 2):
+            for each in taken:
+                each.is_taken = False
             raise QueryFailed("the sink is not there")
-        for each in self.sink.get(batch, []):
-            each.is_taken = False
         self.sink[batch] = taken
         if chance(self.failing / 2):
             raise QueryFailed("the checkpoint cannot be written")
@@ -129,6 +129,8 @@ class SimulatedQuery:
 
     def _run_batch(self, batch: int) -> None:
         stream, job = self._stream, self._stream.job
+        for each in stream.sink.get(batch, []):
+            each.is_taken = False  # its letters go, as the batch runs again
         statement = job.next_statement()
         taken: dict[int, Attempt] = {}
 

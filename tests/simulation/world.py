@@ -224,7 +224,15 @@ asker: ContextVar[SimulatedThread] = ContextVar("asker")
 
 
 def this_thread() -> SimulatedThread:
-    return _thread.get()
+    """The thread of the world that runs.
+
+    Raises:
+        Killed: there is none, as what a run has left is ended after it.
+    """
+    thread = _thread.get(None)
+    if thread is None:
+        raise Killed
+    return thread
 
 
 def this_process() -> SimulatedProcess:
@@ -239,15 +247,16 @@ class SimulatedLoopThread:
 
     def call(self, coroutine: Coroutine[Any, Any, T], /) -> T:
         """Run ``coroutine`` on the lane of the process, while the thread waits."""
-        process, thread = self._process, this_thread()
-        context = Context()
-        context.run(_lane.set, process.lane)
-        context.run(asker.set, thread)
+        process = self._process
         try:
+            thread = this_thread()
             process.work()
         except Killed:
             coroutine.close()
             raise
+        context = Context()
+        context.run(_lane.set, process.lane)
+        context.run(asker.set, thread)
         task = context.run(process.world.loop.create_task, coroutine)
         task.add_done_callback(thread.wake, context=thread.on_loop)
         thread.wait_until(task.done)
