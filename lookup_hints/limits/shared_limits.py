@@ -11,6 +11,7 @@ import mmap
 import os
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -189,6 +190,8 @@ class LimitStore:
         try:
             if self._file is not None:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
+        except OSError:
+            self._close_file()
         finally:
             self._lock.release()
 
@@ -199,6 +202,9 @@ class LimitStore:
             except BlockingIOError:
                 if attempt + 1 < self._attempts:
                     os.sched_yield()
+            except OSError:
+                self._close_file()
+                return True
             except BaseException:
                 self._lock.release()
                 raise
@@ -207,6 +213,16 @@ class LimitStore:
                 return True
         self._attempts = 1  # until it has come back, looking costs no time
         return False
+
+    def _close_file(self) -> None:
+        """Go on without the lock of the file, which the system refuses: that is no reason to fail a lookup.
+
+        The numbers stay shared, and closing the file releases a lock that it may have.
+        """
+        assert self._file is not None
+        file, self._file = self._file, None
+        with suppress(OSError):
+            os.close(file)
 
 
 def in_memory() -> LimitStore:
@@ -229,16 +245,17 @@ def in_folder(folder: Path, name: str) -> LimitStore:
     try:
         if os.fstat(file).st_size < 8 * CELLS:
             os.ftruncate(file, 8 * CELLS)  # all of it zeros, which is how limits begin
-        store = LimitStore(memoryview(mmap.mmap(file, 8 * CELLS)).cast("d"), file)
-        if (limits := store.acquire()) is not None:  # who has it has found it sound
-            try:
-                limits.repair()
-            finally:
-                store.release()
-        return store
-    except BaseException:
+        cells = memoryview(mmap.mmap(file, 8 * CELLS)).cast("d")
+        # Mapped memory keeps its file open. The lock is on a second one, as closing that must release it.
+        store = LimitStore(cells, os.open(path, os.O_RDWR | os.O_CLOEXEC))
+    finally:
         os.close(file)
-        raise
+    if (limits := store.acquire()) is not None:  # who has it has found it sound
+        try:
+            limits.repair()
+        finally:
+            store.release()
+    return store
 
 
 class LimitStores:

@@ -126,7 +126,11 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        Thread(target=self._loop.run_forever, name="lookup_hints", daemon=True).start()
+        try:
+            Thread(target=self._loop.run_forever, name="lookup_hints", daemon=True).start()
+        except RuntimeError:  # this process can start no more threads
+            self._loop.close()
+            raise
 
     def call(self, coroutine: Coroutine[Any, Any, T], /) -> T:
         """Run ``coroutine`` on the loop and wait for its result; called on any other thread."""

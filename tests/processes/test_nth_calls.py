@@ -11,8 +11,8 @@ import json
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Sequence
+from contextlib import closing, redirect_stderr, redirect_stdout
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,12 @@ import pytest
 from lookup_connectors.sqlite.connector import SqliteConnector
 from pyarrow import fs
 
-from lookup_hints.cache import open_caches
 from lookup_hints.cache.store import answer_store
 from lookup_hints.cli import archive
 from lookup_hints.cli.main import main
 from lookup_hints.engine.outcomes import FailedKeys
 from lookup_hints.errors import ConnectorError, LookupHintsError
+from lookup_hints.limits.shared_limits import LimitStores
 from lookup_hints.lookup_spec import (
     FullCache,
     Invalidation,
@@ -38,21 +38,16 @@ from lookup_hints.lookup_spec import (
     PeriodicReload,
     Switch,
 )
-from lookup_hints.process import open_connectors as process
-from lookup_hints.process.open_connectors import Process
 from lookup_hints.spi import OrderCondition
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.worker import dead_letter_files as dead_letters
 from lookup_hints.worker.arrow_worker import look_up
-from tests.nth_call import SYSTEM, Survivor, Target, survive
+from tests.nth_call import LATER, SYSTEM, Survivor, Target, survive, worker_in
 from tests.unit.cache.support import Clock, asked, learned, store
-from tests.unit.engine.support import Clock as EngineClock
 from tests.unit.engine.support import plain
 from tests.unit.worker.test_dead_letter_files import Task
 
 PARTS = 4
-LATER = r"(segment|used|taken)$|identity_of_file.*leaves|/note$"
-"""Merges wait for the next writer; a file without identity has answers of its own; why a load failed is noted."""
 OURS = (LookupHintsError, MemoryError)
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -110,23 +105,6 @@ def _sqlite(
     )
 
 
-@contextmanager
-def _worker(folder: Path) -> Iterator[None]:
-    """This process is a worker of its own, whose executor has a folder; in the end it has nothing open."""
-    fresh = Process(EngineClock())
-    with (
-        mock.patch.object(process, "this_process", fresh),
-        mock.patch.dict(os.environ, {"SPARK_LOCAL_DIRS": str(folder / "executor")}),
-        mock.patch.object(open_caches, "running_statement", return_value="7"),
-        mock.patch.object(open_caches, "running_part", return_value="1"),
-    ):
-        try:
-            yield
-        finally:
-            for shared in fresh._shared.values():
-                shared.opened.close()
-
-
 def _forget_failures(folder: Path) -> None:
     """As if the pause was over after which a whole table is read again."""
     for note in folder.rglob("note"):
@@ -148,7 +126,7 @@ def _task_of(**settings: Any) -> Callable[[Path], Any]:
         spec = LookupSpec(_sqlite(folder), ("id",), ("name",), LookupSettings(False, **settings))
         found = []
         for ids in ([1, 2, 3, 2, None, 4], [2, 6, 300]):
-            with _worker(folder):
+            with worker_in(folder):
                 found.append(_task(spec, ids))
         return found
 
@@ -164,7 +142,7 @@ def _ranges_of(whole: FullCache) -> Callable[[Path], Any]:
         spec = LookupSpec(
             connector, (), ("name",), LookupSettings(False, whole=whole), order=closed, order_asked=True
         )
-        with _worker(folder):
+        with worker_in(folder):
             return _task(spec, [3, 7, 100, None])
 
     return run
@@ -213,6 +191,20 @@ def _dead_letters(kind: str) -> Callable[[Path], Any]:
             return [each for each in task.files if "_probe" not in each]
 
     return run
+
+
+def _limits(folder: Path) -> Any:
+    """Two processes of an executor take the limits of an origin, one after the other: whether each could."""
+    limits = [LimitStores().of(folder / "executor", "api") for _ in range(2)]
+    could = []
+    for each in limits:
+        could.append(each.acquire() is not None)
+        if could[-1]:
+            each.release()
+    for each in limits:
+        if each._file is not None:
+            os.close(each._file)
+    return could
 
 
 # --- commands ------------------------------------------------------------------------------------------
@@ -295,7 +287,6 @@ def _commands() -> dict[str, Survivor]:
         "archive": "archive --output {}/made.zip --module {}/nth_geo.py",
         "submit, dry": "submit {}/job.sql --dry-run --module {}/nth_geo.py",
         "submit": "submit {}/job.sql --module {}/nth_geo.py",
-        "completion": "completion bash",
     }
     no_stat = [each for each in SYSTEM if each.name != "stat"]  # or it would find another spark-submit
     return {
@@ -317,6 +308,7 @@ PATHS = {
         _dead_letters("json"), targets=ARROW, errors=OURS, excused="probe.*leaves"
     ),
     **_commands(),
+    "limits": Survivor(_limits, errors=(), excused=r"_file\)|leaves opened"),
     "store": Survivor(
         _learn_and_merge,
         _learn_three,

@@ -80,7 +80,9 @@ class PostgresFailures:
 
     def explained(self, error: Exception, *, connecting: bool = False) -> ConnectorError:
         """The error to raise: what failed, and whether a retry can help."""
-        if isinstance(error, asyncpg.PostgresError):
+        # The driver says by a class of the server's errors that a connection broke, and why by its cause.
+        is_cut = isinstance(error, asyncpg.ConnectionDoesNotExistError)
+        if isinstance(error, asyncpg.PostgresError) and not is_cut:
             return self._from_server(error, connecting)
         if isinstance(error, asyncio.TimeoutError) and connecting:
             limit = self._options["connect-timeout"]
@@ -112,7 +114,8 @@ class PostgresFailures:
         if "rejected SSL upgrade" in str(error):
             what = "the server has no TLS, and 'sslmode' asks for it"
             return self._make_error(what, permanent=True, check="tls")
-        return self._make_error(f"the connection to PostgreSQL failed: {error or type(error).__name__}")
+        cause = (is_cut and error.__cause__) or error
+        return self._make_error(f"the connection to PostgreSQL failed: {cause or type(cause).__name__}")
 
     def _from_server(self, error: asyncpg.PostgresError, connecting: bool) -> ConnectorError:
         state = error.sqlstate or ""

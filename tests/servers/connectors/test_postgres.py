@@ -741,7 +741,7 @@ def test_a_server_that_dies_in_a_scan_is_a_failure_that_may_pass(
     assert not error.permanent
     # The cut comes while rows are read, or before the next part is asked for.
     assert re.match(
-        r"table customers: (PostgreSQL says: connection was closed|the connection to PostgreSQL failed: )",
+        "table customers: the connection to PostgreSQL failed: ",
         str(error),
     )
 

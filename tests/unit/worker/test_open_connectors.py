@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import gc
 import os
@@ -12,6 +13,7 @@ from concurrent.futures import TimeoutError as NotInTime
 from functools import partial
 from threading import Event, get_ident
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -20,7 +22,7 @@ from lookup_hints.engine.permits import BlockingRequests
 from lookup_hints.errors import LookupTimeout
 from lookup_hints.limits.origin_limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import Rules, in_memory
-from lookup_hints.process.open_connectors import CallThread, CallTimeout, OpenedSync, Process
+from lookup_hints.process.open_connectors import CallThread, CallTimeout, LoopThread, OpenedSync, Process
 from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable
 from lookup_hints.spi.request_context import NOBODY, reporting_to
@@ -193,3 +195,12 @@ def test_what_a_turn_takes_is_no_longer_there_for_the_lookup(
     with reporting_to(NOBODY, turns):
         asked.send(requested(1, timeout=timeout), timeout)
     assert seen == [left]
+
+
+def test_a_loop_whose_thread_cannot_start_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.new_event_loop()
+    monkeypatch.setattr(asyncio, "new_event_loop", lambda: loop)
+    monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        LoopThread()
+    assert loop.is_closed()
