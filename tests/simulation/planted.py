@@ -2,7 +2,7 @@
 
 A bug is one piece of text in one function of the product, replaced at run time; no file changes. Which bugs there
 are was decided before anybody looked which of them are found. A bug that no seed finds shows what the worlds do
-not contain, or what is not checked after a run.
+not contain, or what is not checked after a run. (docs/decisions/0311)
 """
 
 from __future__ import annotations
