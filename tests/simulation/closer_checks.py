@@ -126,7 +126,11 @@ def check_cache_answers(job: Job) -> None:
         for ask in job.asks_of(attempt):
             for key in ask.keys:
                 known = remembered(job, attempt, key)
-                if known is None or known.at <= attempt.invalidated.get(key, -inf):
+                # Who names keys that cannot be NULL drops all answers to keys that can.
+                named = attempt.invalidated if job.source.has_null else [key]
+                if known is None or known.at <= max(
+                    (attempt.invalidated.get(each, -inf) for each in named), default=-inf
+                ):
                     continue
                 longest = cache.expire_after_write if known.outcomes[key] else misses
                 if ask.at - known.at < longest * (1 - _JITTER):

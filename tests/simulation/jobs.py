@@ -157,6 +157,8 @@ class Job:
         self.limit = self.random.choice((1, 3, 8)) if self.spec.settings.stops_early else None
         """So many rows of a task are wanted."""
         self.workers: list[SimulatedProcess] = []
+        self.executor = folder / "executor"
+        """The folder of the executor that runs what comes."""
         self.statements = 0
         self.most_workers = self.random.choice((1, 2, 3))
         self.attempts: list[Attempt] = []
@@ -337,6 +339,8 @@ class Job:
             if random.random() < 0.15:
                 self._reset_machine()
             if random.random() < 0.1:
+                self._change_executor()
+            if random.random() < 0.1:
                 self._leave_strange_files()
 
     def _invalidate(self, number: int) -> None:
@@ -359,12 +363,18 @@ class Job:
         for worker in self.workers:
             self.world.kill(worker)
         self.is_machine_reset, self.reset_at = True, self.world.now
-        self.disk.crash(self.folder / "executor")
+        self.disk.crash(self.executor)
+
+    def _change_executor(self) -> None:
+        """Let another executor run what comes: a new one, or one that comes back with its processes and files."""
+        self.is_machine_reset, self.reset_at = True, self.world.now
+        self.executor = self.folder / self.random.choice(("executor", "executor2", "executor3"))
+        self.world.tell(f"{self.executor.name} runs what comes")
 
     def _leave_strange_files(self) -> None:
         """Another version, or somebody else, leaves files in all folders."""
         self.has_strange_files = True
-        for folder in [each for each in (self.folder / "executor").rglob("*") if each.is_dir()]:
+        for folder in [each for each in self.executor.rglob("*") if each.is_dir()]:
             for name in (
                 "000000000007.1.abc.segment",
                 "x.tmp",
@@ -378,13 +388,15 @@ class Job:
     def _worker(self) -> SimulatedProcess:
         """A process of the executor that lives."""
         self.workers = [each for each in self.workers if not each.is_dead]
-        if len(self.workers) < self.most_workers and (not self.workers or self.world.chance(0.5)):
+        here = [each for each in self.workers if each.folder == self.executor]
+        if len(here) < self.most_workers and (not here or self.world.chance(0.5)):
             worker = self.world.start_process()
-            worker.folder = SimulatedPath(self.folder / "executor")
+            worker.folder = SimulatedPath(self.executor)
             if self.world.chance(self.kills):
                 worker.dies_after = self.random.choice((3, 20, 60, 150))
             self.workers.append(worker)
-        return self.random.choice(self.workers)
+            here.append(worker)
+        return self.random.choice(here)
 
     def next_statement(self) -> int:
         """The id of an execution that begins."""
