@@ -253,6 +253,11 @@ def _check_hints(facts: Facts, found: FoundJoins) -> None:
 
 
 def _unmatched_hint(hint: LookupHint, found: FoundJoins) -> Problem:
+    at = hint.places.get("table", hint.at)
+    for use, decision in found.scans.items():
+        if use.is_named_by(hint):
+            message = f"{hint.word} names {hint.table!r}, which is read whole, because {decision.reason}."
+            return Problem(message, at, "Leave the hint out, or join the table by an equality of its key.")
     uses = [join.use for join in found.joins if hint.select in join.use.selects]
     message = f"{hint.word} names {hint.table!r}, but no lookup join in this query block has that alias."
     by_name = [use.alias for use in uses if use.table.name.lower() == hint.table.lower()]
@@ -265,7 +270,7 @@ def _unmatched_hint(hint: LookupHint, found: FoundJoins) -> Problem:
             "The block has no lookup join: a lookup table is the right side of a JOIN, created WITH"
             " ('connector' = ...)."
         )
-    return Problem(message, hint.places.get("table", hint.at), tip)
+    return Problem(message, at, tip)
 
 
 def _check_names_were_read(statement: Statement) -> None:

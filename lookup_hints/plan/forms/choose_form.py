@@ -16,6 +16,7 @@ from lookup_hints.plan.forms.exists_in import exists_or_in, why_no_anti_join
 from lookup_hints.plan.forms.explicit_join import explicit_join, swapped_join
 from lookup_hints.plan.forms.other_uses import OtherUses
 from lookup_hints.plan.joins import FoundJoin
+from lookup_hints.plan.parse.lookup_use import OF_LOOKUP_GET
 from lookup_hints.plan.parse.query_blocks import Block, Relation
 from lookup_hints.plan.parse.statement import Statement
 from lookup_hints.plan.table_use import CannotBeAsked, NotReadEither, TableUse
@@ -239,6 +240,8 @@ def why_read(use: TableUse) -> str:
     step = use.chain.steps[0] if use.chain is not None and use.chain.steps else None
     if step is None:
         return "no equality gives its key"
+    if step.right is not None and (use.statement.alias_of(step.right) or "").startswith(OF_LOOKUP_GET):
+        return "a lookup_get in ON has its columns as key"
     kind = next((word for word in _NEEDS_LEFT if word in step.words), None)
     if kind is not None:
         return f"{_NEEDS_LEFT[kind]} needs every row of its left side"

@@ -112,8 +112,6 @@ def _name_of_source(statement: Statement, source: _MergeSource | None, call: Val
         raise refused(statement, call, "the source of the MERGE has no name", "Give it one: USING ... AS s.")
     default = None if call.default is None else statement.expression(call.default)
     trees = [*call.trees, *filter(None, [default])]
-    if any(tree.find(exp.Query) for tree in trees):
-        raise refused(statement, call, "its key or default holds a query", IN_SOURCE)
     columns = [column for tree in trees for column in tree.find_all(exp.Column)]
     if any(len(each.parts) == 1 for each in columns):
         tip = f"Write {source.name} and a dot before the columns of the source."

@@ -105,7 +105,7 @@ def test_a_strategy_of_sparks_for_the_same_relation_is_refused(strategy: str) ->
         (
             "/*+ EXTERNAL_LOOKUP(c) */",
             "FROM customers c JOIN o ON true",
-            "EXTERNAL_LOOKUP names 'c', but no lookup join in this query block has that alias.",
+            "EXTERNAL_LOOKUP names 'c', which is read whole, because no equality gives its key.",
         ),
         (
             "/*+ EXTERNAL_LOOKUP(c, 'capacity'='5') */",

@@ -37,6 +37,13 @@ line 1, column 27: LOOKUP names 'z', but no lookup join in this query block has 
 SELECT /*+ LOOKUP('table'='z') */ 1 FROM orders o JOIN zips z ON o.zip = z.zip
                           ^^^
 
+-- case: a hint for a table that is read
+SELECT /*+ LOOKUP('table'='c') */ o.id FROM orders o JOIN customers c ON o.k = c.id AND lookup_get('customers', 'zip', c.id) = 'x'
+-- refused:
+line 1, column 27: LOOKUP names 'c', which is read whole, because a lookup_get in ON has its columns as key. Leave the hint out, or join the table by an equality of its key.
+SELECT /*+ LOOKUP('table'='c') */ o.id FROM orders o JOIN customers c ON o.k = c.id AND lookup_get('customers', 'zip', c.id) = 'x'
+                          ^^^
+
 -- case: incomplete retry
 SELECT /*+ LOOKUP('table'='c', 'retry-predicate'='lookup_miss', 'fixed-delay'='1s') */ c.name FROM orders o JOIN customers c ON o.k = c.id
 -- refused:
