@@ -249,7 +249,9 @@ class _SentRequest:
         self._own.release(self._started, ending, pause)
 
     def give_up(self) -> None:
-        """It is lost, and keeps its permit until its end."""
+        """It is lost, which is told once, whoever waits for it; it keeps its permit until its end."""
+        if self._is_given_up:
+            return
         self._is_given_up = True
         self._observer.end(self._begun, self._clock() - self._started, LookupTimeout)
         if self._own is not None:

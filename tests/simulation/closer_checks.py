@@ -166,10 +166,10 @@ def check_breaker(job: Job) -> None:
     if job.disk.failing or job.is_machine_reset:
         return  # each process may have limits of its own
     asked, fewest = job.source.asked, circuit_breaker._FEWEST
-    lost = [each.until for each in asked if isinstance(each.error, OSError) or _is_late(each)]
+    lost = [_told_at(each) for each in asked if isinstance(each.error, OSError) or _is_late(each)]
     for before, opened in pairwise([-inf, *sorted(job.source.outages)]):
         since = before + _OPEN_SECONDS - _SECONDS_TO_PUBLISH
-        ends = sum(since < each.until <= opened + _TOLERANCE for each in asked)
+        ends = sum(since < _told_at(each) <= opened + _TOLERANCE for each in asked)
         losses = sum(since < each <= opened + _TOLERANCE for each in lost)
         if ends < fewest or 2 * losses < fewest:
             raise Broken(
@@ -190,6 +190,11 @@ def check_breaker(job: Job) -> None:
                     f"{within} requests within {_PROBE_SECONDS:g} s probe a source that is down since"
                     f" {began - 10_000:.6f}, and there may be {PROBES}"
                 )
+
+
+def _told_at(ask: Ask) -> float:
+    """When its task took ``ask`` for over, which may go on."""
+    return min(ask.until, ask.at + (inf if ask.timeout is None else ask.timeout))
 
 
 def _is_late(ask: Ask) -> bool:

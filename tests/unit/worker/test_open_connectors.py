@@ -103,6 +103,20 @@ def test_a_call_keeps_its_permit_until_it_returns(connector: Hangs) -> None:
     opened.close()
 
 
+def test_a_call_that_hangs_is_lost_once_whoever_waits_for_it(connector: Hangs) -> None:
+    store = in_memory()
+    limiter = OriginLimiter(store, Rules(capacity=1), process=os.getpid(), clock=lambda: 1.0)
+    requests = BlockingRequests(connector.lookup, connector, limiter, lambda: 1.0)
+    opened = OpenedSync(connector)
+    for key in (1, 2, 3):
+        with reporting_to(NOBODY, limiter.permits()), pytest.raises(LookupTimeout):
+            opened.call(partial(requests.send, requested(key), None), 0.01)
+        requests.give_up()
+    assert list(store.limits.breaker._ends) == [-1.0]
+    connector.goes_on.set()
+    opened.close()
+
+
 def test_a_call_that_waits_for_the_one_before_takes_no_permit(connector: Hangs) -> None:
     limiter = OriginLimiter(in_memory(), Rules(concurrency=2, rate=1.0), clock=lambda: 0.0)
     opened = OpenedSync(connector)
