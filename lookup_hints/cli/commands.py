@@ -214,8 +214,11 @@ def _serve_lsp(options: argparse.Namespace) -> int:
         raise WrongUse(f"The package {error.name} is missing. Try: pip install 'lookup-hints[lsp]'") from None
     modules = [archive.find_module(each, to_ship=False) for each in options.module]
     given = job.surroundings(options, [module.name for module in modules])
-    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")  # the server closes it
-    with redirect_stdout(sys.stderr), job.importing(modules):  # keeps prints of modules out of the answer
+    with (
+        os.fdopen(os.dup(sys.stdout.fileno()), "wb") as output,
+        redirect_stdout(sys.stderr),  # keeps prints of modules out of the answer
+        job.importing(modules),
+    ):
         serves = server(replace(given, params=job.read_params(options.param) or None))
         serves.start_io(EditorInput(FileIO(sys.stdin.fileno(), closefd=False)), output)
     return WELL

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from inspect import getdoc
 from io import BufferedReader
+from typing import Any
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
@@ -172,10 +173,18 @@ class Places:
         return start + len(line)
 
 
+class SqlServer(LanguageServer):
+    """Tells the editor of its failures, but for those to tell it anything."""
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """Show ``error`` in the editor."""
+        # pygls would tell of a message that cannot be written by another message, without end.
+        if not isinstance(error, OSError):
+            super().report_server_error(error, source)
+
+
 def server(given: CheckOptions) -> LanguageServer:
-    serves = LanguageServer(
-        "lookup-hints", __version__, text_document_sync_kind=types.TextDocumentSyncKind.Full
-    )
+    serves = SqlServer("lookup-hints", __version__, text_document_sync_kind=types.TextDocumentSyncKind.Full)
 
     checking = asyncio.Lock()  # one text after the other
 

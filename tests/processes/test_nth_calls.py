@@ -9,7 +9,9 @@ import errno
 import io
 import json
 import os
+import re
 import sqlite3
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing, redirect_stderr, redirect_stdout
@@ -302,6 +304,47 @@ def _commands() -> dict[str, Survivor]:
     }
 
 
+MISTAKEN = "SELECT /*+ LOOKUP('table' = 'c', 'capacty' = '2') */ 1 FROM o JOIN c ON o.id = c.id;"
+
+
+def _edit(folder: Path) -> Any:
+    """An editor opens a script with a mistake, asks about an option, and goes; gives what it was told."""
+    to_server, from_editor = os.pipe()
+    place = {"line": 0, "character": MISTAKEN.index("'table'") + 2}
+    messages = (
+        {"id": 1, "method": "initialize", "params": {"capabilities": {}}},
+        {"method": "initialized", "params": {}},
+        {
+            "method": "textDocument/didOpen",
+            "params": {
+                "textDocument": {"uri": "file:///a.sql", "languageId": "sql", "version": 1, "text": MISTAKEN}
+            },
+        },
+        {
+            "id": 2,
+            "method": "textDocument/hover",
+            "params": {"textDocument": {"uri": "file:///a.sql"}, "position": place},
+        },
+        {"id": 3, "method": "shutdown"},
+        {"method": "exit"},
+    )
+    with open(from_editor, "wb") as sink:  # noqa: PTH123 (a pipe)
+        for each in messages:
+            body = json.dumps({"jsonrpc": "2.0", **each}).encode()
+            sink.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    with (
+        os.fdopen(to_server) as sent,
+        (folder / "told").open("w") as told,
+        mock.patch.object(sys, "stdin", sent),
+        redirect_stdout(told),
+        redirect_stderr(io.StringIO()) as said,
+    ):
+        code = main(["lsp"])
+    if code:
+        raise CommandFailed(said.getvalue())
+    return set(re.findall('"contents"|"id": 3', (folder / "told").read_text()))
+
+
 PATHS = {
     "dead letters": Survivor(_dead_letters("parquet"), targets=ARROW, errors=OURS, excused="probe.*leaves"),
     "dead letters as text": Survivor(
@@ -309,6 +352,7 @@ PATHS = {
     ),
     **_commands(),
     "limits": Survivor(_limits, errors=(), excused=r"_file\)|leaves opened"),
+    "language server": Survivor(_edit, is_right=set.issubset, through=("pygls", "lsprotocol")),
     "store": Survivor(
         _learn_and_merge,
         _learn_three,
