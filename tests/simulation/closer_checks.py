@@ -140,6 +140,31 @@ def check_cache_answers(job: Job) -> None:
                     )
 
 
+def check_ages(job: Job) -> None:
+    """No answer that is too old comes out of the cache, whether its rows are still the same or not.
+
+    Raises:
+        Broken: one did.
+    """
+    cache = job.spec.settings.cache
+    if cache is None:
+        return
+    stale = max(cache.stale_if_error, cache.stale_while_revalidate)
+    for attempt in job.attempts:
+        asked = {key for each in job.source.asked if each.at >= attempt.started for key in each.keys}
+        for key, read in zip(attempt.keys, attempt.read, strict=False):
+            known = None if key in asked or not attempt.is_done else remembered(job, attempt, key)
+            if known is not None:
+                longest = (
+                    cache.expire_after_write + stale if known.outcomes[key] else cache.missing_ttl or 0.0
+                )
+                if read - known.at > longest + _TOLERANCE:
+                    raise Broken(
+                        f"run {attempt.context.number}: {key} was not asked, and what was found"
+                        f" {read - known.at:.6f} s before may be used for {longest:g} s"
+                    )
+
+
 def check_permits_in_use(job: Job) -> None:
     """When all is over, no task counts a request as under way.
 

@@ -80,7 +80,8 @@ def _damage(path: Path, random: Any) -> None:
         with path.open("r+b") as file:
             for _ in range(random.choice((1, 4))):
                 block = random.choice((8, 16, 64))
-                file.seek(8 * random.randrange(size // 8))
+                far = random.choice((size, min(size, 400)))  # mostly what was written last
+                file.seek(size - 8 * random.randrange(1, 1 + far // 8))
                 file.write(bytes(min(block, size - file.tell())))
         return
     kept = random.randrange(size + 1)

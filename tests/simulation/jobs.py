@@ -35,6 +35,7 @@ from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy
 from lookup_hints.spi import OrderCondition
 from lookup_hints.worker.arrow_worker import look_up
 from tests.simulation.closer_checks import (
+    check_ages,
     check_breaker,
     check_cache_answers,
     check_cache_is_used,
@@ -590,6 +591,7 @@ class Job:
             check(self)
         check_cache_is_used(self)
         check_cache_answers(self)
+        check_ages(self)
         self._check_permits()
         self._check_letters()
 
