@@ -135,8 +135,11 @@ class BlockingRequests:
             own = permits() if self._takes_permits else None
             if own is not None and not own.try_acquire():
                 own.acquire_blocking(deadline)
-                if deadline is not None:  # nothing else ends a lookup whose permit came late
-                    request = replace(request, timeout=max(TIMER_TOLERANCE, deadline - self._clock()))
+            # Nothing else ends a lookup that has waited for its permit, or for the call before it.
+            # Where it has not, messages tell the time that users have set.
+            left = math.inf if deadline is None else deadline - self._clock()
+            if left < 0.99 * (request.timeout or math.inf):
+                request = replace(request, timeout=max(TIMER_TOLERANCE, left))
             sent = _SentRequest(request, own, self._connector, self._observer, self._clock)
             with self._lock:
                 self._sent = sent
