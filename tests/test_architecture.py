@@ -314,7 +314,7 @@ def test_a_connector_imports_nothing_from_the_folder_of_another() -> None:
     assert wrong == []
 
 
-@pytest.mark.work(3)  # it looks at each import of each module
+@pytest.mark.work(6)  # it looks at each import of each module
 def test_packages_are_imported_by_their_owners_alone() -> None:
     """The registry knows connectors by name: none is imported."""
     wrong = []
