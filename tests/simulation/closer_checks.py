@@ -152,12 +152,12 @@ def check_ages(job: Job) -> None:
     stale = max(cache.stale_if_error, cache.stale_while_revalidate)
     for attempt in job.attempts:
         asked = {key for each in job.source.asked if each.at >= attempt.started for key in each.keys}
-        for key, read in zip(attempt.keys, attempt.read, strict=False):
-            known = None if key in asked or not attempt.is_done else remembered(job, attempt, key)
+        for key, read, row in zip(attempt.keys, attempt.read, attempt.rows, strict=False):
+            known = (
+                remembered(job, attempt, key) if row and key not in asked else None
+            )  # else it may have failed
             if known is not None:
-                longest = (
-                    cache.expire_after_write + stale if known.outcomes[key] else cache.missing_ttl or 0.0
-                )
+                longest = cache.expire_after_write + stale
                 if read - known.at > longest + _TOLERANCE:
                     raise Broken(
                         f"run {attempt.context.number}: {key} was not asked, and what was found"
