@@ -37,7 +37,7 @@ WITH ('connector' = 'sqlite', 'path' = '{folder}/people.db', 'table-name' = 'peo
 QUERY = "SELECT r.id, p.name FROM range(0, 3, 1, 1) r LEFT JOIN nth_people p ON r.id = p.id"
 
 
-MOST = EXAMPLES // 4
+MOST = EXAMPLES // 8
 LASTING = (False, True) if EXAMPLES > 40 else (False,)
 
 
