@@ -27,11 +27,8 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.options())
 
 # A machine that is busy elsewhere is not a reason to fail. CI runs the same examples each time, so that a change is
 # judged by itself; runs by hand draw new ones.
-EXAMPLES = int(os.environ.get("EXAMPLES", "40"))
-"""How many examples of each property are tried; ``make test-examples`` tries more."""
-
 settings.register_profile(
-    "tests", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=EXAMPLES
+    "tests", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=kinds.EXAMPLES
 )
 settings.register_profile("ci", settings.get_profile("tests"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "tests")

@@ -15,6 +15,7 @@ A unit test that takes more than a second of processor time fails, not one that 
 
 from __future__ import annotations
 
+import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Sequence
@@ -31,6 +32,10 @@ NEEDS = {
     **dict.fromkeys(("postgres_server", "mariadb_server", "redis_server", "api"), "servers"),
 }
 """The kind that a fixture is of, at the least."""
+
+USUAL_EXAMPLES = 40
+EXAMPLES = int(os.environ.get("EXAMPLES", USUAL_EXAMPLES))
+"""How many examples of each property are tried; ``make test-examples`` tries more."""
 
 MOST_SECONDS = 1.0
 _LOOPS, _LOOP_SECONDS = 300_000, 0.004
@@ -105,7 +110,7 @@ class Budget:
         kind = kind_of(item)
         item.user_properties += [("kind", kind), ("work", work)]
         mark = item.get_closest_marker("work")
-        most = mark.args[0] if mark else MOST_SECONDS
+        most = (mark.args[0] if mark else MOST_SECONDS) * max(1.0, EXAMPLES / USUAL_EXAMPLES)
         if kind == "unit" and work > most and work > most * slowness():
             pytest.fail(f"this unit test works for {work:.1f} s and may for {most:g} s (tests/kinds.py)")
         return result

@@ -294,8 +294,8 @@ class Vectors(Metric):
         is_nan = np.isnan(norms)
         with np.errstate(invalid="ignore"):
             is_odd = ~((norms == 0) | ((norms > 2.0**-50) & (norms < 2.0**50))) & ~is_nan
-        if self.name == "cosine":
-            is_known &= norms != 0
+        if self.name == "cosine":  # Spark finds NaN for zeros and infinity, and NULL for zeros and others
+            is_odd |= norms == 0
         return _compared_side(data, is_known, is_nan, is_odd, sizes, norms)
 
     def bounds(self, values: Compared, rows: Compared, pairs: Pairs) -> tuple[NumberArray, NumberArray]:

@@ -76,6 +76,8 @@ class NearestRows:
         first, last = (np.searchsorted(self._owners, keys, side) for side in ("left", "right"))
         if isinstance(self._metric, Vectors):
             compared = self._fit_dimensions(compared, first, last)
+            if self._metric.name == "cosine":  # the others alone may be at a distance from zeros
+                last = np.where(compared.norms == 0, first, last)
         at, of = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for pairs in self._with_others(keys, first, last, self._find_candidates(compared, keys, first, last)):
             near = self._choose_nearest(compared, pairs)

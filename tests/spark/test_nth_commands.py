@@ -27,7 +27,7 @@ from traitlets.config import Config
 
 from lookup_hints.cli.main import main
 from lookup_hints.notebook.magics import CellFailed, load
-from tests.conftest import EXAMPLES
+from tests.kinds import EXAMPLES
 from tests.nth_call import FILES, MEMORY, PROCESSES, Survivor, survive
 from tests.spark.test_nth_calls import JVM
 

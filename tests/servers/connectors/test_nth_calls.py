@@ -24,7 +24,7 @@ from lookup_hints.process.open_connectors import LoopThread
 from lookup_hints.spi import AsyncLookup, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.worker.arrow_worker import look_up
-from tests.conftest import EXAMPLES
+from tests.kinds import EXAMPLES
 from tests.nth_call import LATER, PROCESSES, SOCKETS, SYSTEM, Survivor, names_cause, survive, worker_in
 from tests.servers.connectors.http_asking import use_way
 from tests.servers.http_server import Api

@@ -23,7 +23,7 @@ from lookup_connectors.postgres.lookup_sql import joined
 from lookup_hints.errors import AnswerTooLarge
 from lookup_hints.spi.arrow_types import TIMESTAMP, TIMESTAMP_NTZ
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
-from tests.conftest import EXAMPLES
+from tests.kinds import EXAMPLES
 from tests.servers.postgres import PostgresServer
 from tests.unit.connectors.asking import ask, during, failure_of, request_for, rows_of
 

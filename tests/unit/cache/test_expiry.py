@@ -29,7 +29,7 @@ from lookup_hints.spi import Changes, ChangesRequest, OrderCondition, ReportsCha
 from lookup_hints.spi.request_and_answer import LookupRequest, LookupTable
 from lookup_hints.worker import arrow_worker
 from lookup_hints.worker.arrow_worker import Background, look_up
-from tests.conftest import EXAMPLES
+from tests.kinds import EXAMPLES
 from tests.unit.cache.support import Clock, keys, learned, store, told
 from tests.unit.engine.support import plain
 

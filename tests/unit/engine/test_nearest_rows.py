@@ -233,6 +233,15 @@ def test_spark_keeps_the_same_of_an_answer_as_of_all_rows(
 RANDOM = np.random.default_rng(7)
 
 
+def test_a_vector_of_zeros_is_compared_with_nan_and_infinity_alone() -> None:
+    """Spark divides by the product of the lengths: NaN is no zero."""
+    zeros, others = [[0.0, 0.0], [-0.0, 0.0]], [[math.nan, 0.0], [math.inf, 1.0], [1.0, 2.0]]
+    rows = [(0, vector) for vector in [*zeros, *others]]
+    check("cosine", VECTOR, 4, rows, rows)
+    many = [*rows[2:4], *[(0, [1.0, float(at)]) for at in range(200)]]
+    assert [sorted(each) for each in answered("cosine", VECTOR, 3, many, [(0, zeros[0])])] == [[0, 1]]
+
+
 @pytest.mark.parametrize("metric", ["l2", "cosine", "inner-product"])
 def test_vectors_that_are_close_together_and_far_from_zero_are_told_apart(metric: str) -> None:
     """What a product of matrices rounds away decides nothing; some vectors are there several times."""

@@ -16,7 +16,7 @@ from lookup_hints.cache.store.segment_files import StoreLimits
 from lookup_hints.engine.arrow import Placed
 from lookup_hints.engine.asof_and_ranges import answering
 from lookup_hints.spi import OrderCondition
-from tests.conftest import EXAMPLES
+from tests.kinds import EXAMPLES
 
 duckdb = pytest.importorskip("duckdb")
 Pairs = list[tuple[int, int]]
