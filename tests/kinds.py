@@ -111,7 +111,8 @@ class Budget:
         item.user_properties += [("kind", kind), ("work", work)]
         mark = item.get_closest_marker("work")
         most = (mark.args[0] if mark else MOST_SECONDS) * max(1.0, EXAMPLES / USUAL_EXAMPLES)
-        if kind == "unit" and work > most and work > most * slowness():
+        # Twice, as a processor that others use is slower at one moment than at the next.
+        if kind == "unit" and work > most and work > 2 * most * slowness():
             pytest.fail(f"this unit test works for {work:.1f} s and may for {most:g} s (tests/kinds.py)")
         return result
 
