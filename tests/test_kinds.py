@@ -78,7 +78,7 @@ def test_a_unit_test_may_work_for_a_second_of_a_free_processor(
     else:
         with pytest.raises(StopIteration):
             next(running)
-    assert dict(test.user_properties)["work"] == 2.5
+    assert dict(test.user_properties)["work"] == 5.0
 
 
 def test_a_share_has_a_case_of_each_test_and_the_parts_have_all() -> None:

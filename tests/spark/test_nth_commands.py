@@ -29,7 +29,7 @@ from lookup_hints.cli.main import main
 from lookup_hints.notebook.magics import CellFailed, load
 from tests.kinds import EXAMPLES
 from tests.nth_call import FILES, MEMORY, PROCESSES, Survivor, survive
-from tests.spark.test_nth_calls import JVM
+from tests.spark.test_nth_calls import JVM, tables_of
 
 TABLE = """CREATE OR REPLACE TEMPORARY TABLE nth_people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)
 WITH ('connector' = 'sqlite', 'path' = '{folder}/people.db', 'table-name' = 'people');
@@ -85,8 +85,7 @@ PATHS = {
 
 
 def _held_by(spark: SparkSession) -> Counter[str]:
-    names = [each.name for each in spark.catalog.listTables()]
-    return Counter([*names, *(each.name for each in spark.streams.active)])
+    return Counter([*tables_of(spark), *(each.name for each in spark.streams.active)])
 
 
 @pytest.mark.parametrize("name", PATHS)
