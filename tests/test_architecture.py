@@ -191,7 +191,7 @@ def room_of(module: str) -> str:
     return max((room for room in MAY_IMPORT if is_within(module, room)), key=len, default="")
 
 
-@pytest.mark.work(8)  # it reads all modules for the others, too
+@pytest.mark.work(4)  # it reads all modules for the others, too
 def test_a_module_imports_only_what_its_room_may() -> None:
     wrong = []
     for path in modules(LIBRARY):
@@ -314,7 +314,7 @@ def test_a_connector_imports_nothing_from_the_folder_of_another() -> None:
     assert wrong == []
 
 
-@pytest.mark.work(6)  # it looks at each import of each module
+@pytest.mark.work(3)  # it looks at each import of each module
 def test_packages_are_imported_by_their_owners_alone() -> None:
     """The registry knows connectors by name: none is imported."""
     wrong = []
@@ -461,7 +461,7 @@ def names_of_types(tree: ast.Module) -> Iterator[str]:
             yield name.lstrip("_")
 
 
-@pytest.mark.work(8)  # it reads all modules
+@pytest.mark.work(4)  # it reads all modules
 def test_no_two_classes_or_aliases_have_one_name() -> None:
     """Nor do they differ in an underscore alone: a reader who looks for one finds the other."""
     paths = [*modules(LIBRARY), *modules(CONNECTORS)]
@@ -473,7 +473,7 @@ SLACK = 20
 """So many fewer may be found before the number in the file must be lowered."""
 
 
-@pytest.mark.work(8)  # it reads all modules
+@pytest.mark.work(4)  # it reads all modules
 def test_one_word_names_of_private_functions_become_no_more() -> None:
     """A private function says what it does to what: ``_split_conjuncts``, not ``_split``."""
     file = Path(__file__).parent / "one_word_names.txt"

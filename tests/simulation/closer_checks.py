@@ -153,9 +153,8 @@ def check_ages(job: Job) -> None:
     for attempt in job.attempts:
         asked = {key for each in job.source.asked if each.at >= attempt.started for key in each.keys}
         for key, read, row in zip(attempt.keys, attempt.read, attempt.rows, strict=False):
-            known = (
-                remembered(job, attempt, key) if row and key not in asked else None
-            )  # else it may have failed
+            # A key that was asked, or has no row, may have failed.
+            known = remembered(job, attempt, key) if row and key not in asked else None
             if known is not None:
                 longest = cache.expire_after_write + stale
                 if read - known.at > longest + _TOLERANCE:

@@ -35,6 +35,7 @@ from lookup_hints.statements import (
     read_statement,
     split_statements,
 )
+from lookup_hints.testing.fake import FakeClock
 from tests.unit.cache.support import KEYS, UNLIMITED, keys
 
 
@@ -58,18 +59,16 @@ def settings(data: bytes) -> None:
             check_configuration(key, value)
 
 
-class _Clock:
-    """Time that passes only where somebody waits."""
+class _Clock(FakeClock):
+    """A clock that finds whoever waits for nothing, which would be for ever."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.now = 1e5
 
-    def __call__(self) -> float:
-        return self.now
-
     def sleep(self, seconds: float) -> None:
-        assert seconds > 0, "whoever waits for nothing waits for ever"
-        self.now += seconds
+        assert seconds > 0
+        super().sleep(seconds)
 
 
 def limits_file(data: bytes) -> None:
