@@ -132,6 +132,15 @@ def name_of(path: Path, package: Path) -> str:
     return ".".join(part for part in parts if part != "__init__")
 
 
+# Trees are not kept: the collector would look at them in all tests that come.
+def tree_of(path: Path) -> ast.Module:
+    gc.disable()  # it would look at all nodes of all modules again and again
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"))
+    finally:
+        gc.enable()
+
+
 @cache
 def imports(path: Path, for_types: bool = True) -> frozenset[str]:
     """The modules that ``path`` imports, inside functions and by import_module too."""
@@ -139,9 +148,9 @@ def imports(path: Path, for_types: bool = True) -> frozenset[str]:
 
 
 def _imports(path: Path, for_types: bool) -> Iterator[str]:
-    nodes = [*nodes_of(ast.parse(path.read_text(encoding="utf-8")), for_types)]
+    nodes = [*nodes_of(tree_of(path), for_types)]
     calls = [node for node in nodes if isinstance(node, ast.Call)]
-    loggers = {arg for call in calls if ast.unparse(call.func).endswith("getLogger") for arg in call.args}
+    loggers = {arg for call in calls if called_name(call).endswith("getLogger") for arg in call.args}
     for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -157,18 +166,26 @@ def _imports(path: Path, for_types: bool) -> Iterator[str]:
             package, _, name = node.value.partition(":")[0].rpartition(".")
             if package and (re.fullmatch(r"lookup_hints(\.\w+)*", package) and is_module(package, name)):
                 yield f"{package}.{name}"
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and called_name(node).endswith("import_module"):
             # What a variable names is a module of the user's, or one of a table in that file.
             yield from (str(arg.value) for arg in node.args[:1] if isinstance(arg, ast.Constant))
 
 
 def nodes_of(tree: ast.AST, for_types: bool) -> Iterator[ast.AST]:
     """``tree`` and all that is in it, with or without what is for type checking only."""
-    yield tree
-    for node in ast.iter_child_nodes(tree):
-        is_for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        if for_types or not is_for_types:
-            yield from nodes_of(node, for_types)
+    left = [tree]
+    while left:
+        node = left.pop()
+        if for_types or not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)):
+            yield node
+            left += ast.iter_child_nodes(node)
+
+
+# Not by ast.unparse, which takes longer than all the rest of these tests.
+def called_name(call: ast.Call) -> str:
+    """The last name of what is called: ``getLogger`` of ``logging.getLogger``."""
+    func = call.func
+    return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
 
 
 def is_module(package: str, name: str) -> bool:
@@ -334,14 +351,14 @@ def test_packages_are_imported_by_their_owners_alone() -> None:
 
 @pytest.mark.work(6)  # it parses each module, of connectors too
 def test_what_is_private_elsewhere_is_touched_in_one_module_alone() -> None:
-    trees = {
-        name_of(path, package): ast.parse(path.read_text(encoding="utf-8"))
-        for package in (LIBRARY, CONNECTORS)
-        for path in modules(package)
-    }
-    ours = {name for tree in trees.values() for name in members(tree)}
-    ours |= {"_replace", "_asdict", "_fields"}  # of named tuples, whose names are public
-    strange = {name: set(touches(tree)) - ours for name, tree in trees.items()}
+    ours = {"_replace", "_asdict", "_fields"}  # of named tuples, whose names are public
+    touched_by = dict[str, set[str]]()
+    for package in (LIBRARY, CONNECTORS):
+        for path in modules(package):
+            tree = tree_of(path)
+            ours |= set(members(tree))
+            touched_by[name_of(path, package)] = set(touches(tree))
+    strange = {name: touched - ours for name, touched in touched_by.items()}
     assert strange.pop("pyspark_internals")
     assert {name: touched for name, touched in strange.items() if touched} == PRIVATE
 
@@ -371,7 +388,7 @@ def touches(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         name: object = None
         if isinstance(node, ast.Attribute):
-            is_super = isinstance(node.value, ast.Call) and ast.unparse(node.value) == "super()"
+            is_super = isinstance(node.value, ast.Call) and called_name(node.value) == "super"
             name = None if is_super or is_own(node.value) else node.attr
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in BY_TEXT:
             name = node.args[1].value if isinstance(node.args[1], ast.Constant) else None
@@ -427,15 +444,6 @@ def test_each_name_of_a_class_means_one_thing() -> None:
             for name in re.findall(r"^ *class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
                 defined.setdefault(name, []).append(name_of(path, package))
     assert {name: places for name, places in defined.items() if len(places) > 1} == {}
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    gc.disable()  # it would look at all nodes of all modules again and again
-    try:
-        return ast.parse(path.read_text(encoding="utf-8"))
-    finally:
-        gc.enable()
 
 
 def statements_in(tree: ast.AST) -> Iterator[ast.AST]:
