@@ -46,13 +46,20 @@ def mutated(data: bytes, random: Random) -> bytes:
 
 
 def feed(name: str, data: bytes) -> None:
+    # What an input costs, it costs again; what the machine or a first import costs, it does not.
+    is_slow = work_on(name, data) >= MOST_SECONDS and work_on(name, data) >= MOST_SECONDS
+    assert not is_slow, f"{name} works too long on {data!r}"
+
+
+def work_on(name: str, data: bytes) -> float:
+    """The seconds of the processor that a target works."""
     began = time.process_time()
     try:
         TARGETS[name](data)
     except Exception as error:
         error.args = (f"{name} of {data!r}: {error}",)
         raise
-    assert time.process_time() - began < MOST_SECONDS, f"{name} works too long on {data!r}"
+    return time.process_time() - began
 
 
 @pytest.mark.parametrize("name", TARGETS)
