@@ -40,6 +40,7 @@ import numpy as np
 import pyarrow as pa
 
 from lookup_hints.cache import open_caches
+from lookup_hints.limits.shared_limits import LimitStores
 from lookup_hints.process import open_connectors
 from lookup_hints.process.open_connectors import LoopThread, Process
 from tests.unit.engine.support import Clock
@@ -377,6 +378,10 @@ def worker_in(folder: Path, loop: LoopThread | None = None) -> Iterator[None]:
         finally:
             for shared in fresh._shared.values():
                 shared.opened.close()
+            for store in fresh.the(LimitStores)._opened.values():
+                if store._file is not None:
+                    store._close_file()
+            fresh._kept.clear()  # with what the limits have mapped
 
 
 LATER = r"(segment|used|taken)$|identity_of_file.*leaves|/note$"

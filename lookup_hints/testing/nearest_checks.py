@@ -101,7 +101,11 @@ def _bounds_of(
     metric = metric_of(condition, rows.schema)
     compared = metric.read([whole(rows.column(name)) for name in condition.columns])
     values = metric.read(value.flatten() if types.is_struct(value.type) else [value])
-    known = np.flatnonzero(compared.is_known)
+    is_known = compared.is_known
+    if condition.metric == "cosine":  # of zeros and a finite vector there is none
+        with np.errstate(invalid="ignore"):
+            is_known = is_known & (compared.norms * values.norms[0] != 0)
+    known = np.flatnonzero(is_known)
     if not len(known):
         return np.zeros(0), np.zeros(0)
     return metric.bounds(values, compared, (np.zeros(len(known), np.int64), known))

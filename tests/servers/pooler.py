@@ -6,7 +6,7 @@ pgbouncer answers an unknown startup parameter with this very error and hangs up
 from __future__ import annotations
 
 import contextlib
-import select
+import selectors
 import socket
 import socketserver
 import struct
@@ -139,16 +139,19 @@ class _Session(socketserver.BaseRequestHandler):
         """Pass a transaction on, whose first message is given: until the server is ready, and in none."""
         server.sendall(message)
         awaited = int(kind in (b"Q", b"S"))
-        while True:
-            for ready in select.select([self.request, server], [], [])[0]:
-                kind, message = _message(ready)
-                (server if ready is self.request else self.request).sendall(message)
-                if ready is self.request:
-                    awaited += kind in (b"Q", b"S")
-                elif kind == b"Z":
-                    awaited -= 1
-                    if not awaited and message[5:6] == b"I":
-                        return
+        with selectors.DefaultSelector() as both:
+            both.register(self.request, selectors.EVENT_READ, server)
+            both.register(server, selectors.EVENT_READ, self.request)
+            while True:
+                for ready, _ in both.select():
+                    kind, message = _message(ready.fileobj)
+                    ready.data.sendall(message)
+                    if ready.fileobj is self.request:
+                        awaited += kind in (b"Q", b"S")
+                    elif kind == b"Z":
+                        awaited -= 1
+                        if not awaited and message[5:6] == b"I":
+                            return
 
     def _packet(self) -> bytes:
         head: bytes = self.request.recv(4, socket.MSG_WAITALL)

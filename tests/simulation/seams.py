@@ -245,6 +245,8 @@ def simulated() -> Iterator[None]:
         log, others, cache_log = (
             logging.getLogger(name) for name in ("lookup_hints.events", "lookup_hints", "lookup_hints.cache")
         )
+        clear_cache = log.manager._clear_cache  # type: ignore[attr-defined]
+        stack.callback(clear_cache)  # once all levels are again what they were
         for each, attribute, value in (
             (log, "handlers", [_EventLog()]),
             (log, "propagate", False),
@@ -256,8 +258,7 @@ def simulated() -> Iterator[None]:
             (sys, "unraisablehook", _report_unraisable),
         ):
             stack.enter_context(patch.object(each, attribute, value))
-        for each in (log, others, cache_log):
-            each.manager._clear_cache()  # type: ignore[attr-defined]
+        clear_cache()
         gc.collect()
         gc.freeze()  # else each run would take the time to look at all modules
         gc.disable()  # it would end what a run has left while another one goes on
