@@ -140,13 +140,14 @@ class _Session(socketserver.BaseRequestHandler):
         server.sendall(message)
         awaited = int(kind in (b"Q", b"S"))
         with selectors.DefaultSelector() as both:
-            both.register(self.request, selectors.EVENT_READ, server)
-            both.register(server, selectors.EVENT_READ, self.request)
+            for source, target in ((self.request, server), (server, self.request)):
+                both.register(source, selectors.EVENT_READ, (source, target))
             while True:
                 for ready, _ in both.select():
-                    kind, message = _message(ready.fileobj)
-                    ready.data.sendall(message)
-                    if ready.fileobj is self.request:
+                    source, target = ready.data
+                    kind, message = _message(source)
+                    target.sendall(message)
+                    if source is self.request:
                         awaited += kind in (b"Q", b"S")
                     elif kind == b"Z":
                         awaited -= 1
