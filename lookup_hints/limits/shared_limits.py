@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, TypeAlias
@@ -355,8 +356,9 @@ class Leases(Record):
 
     @property
     def is_sound(self) -> bool:
-        owners = (self._lease_at(place).owner for place in range(MOST_LEASES))
-        return 0 <= self._used <= MOST_LEASES and all(0 <= owner < _MOST_PROCESS for owner in owners)
+        first = self._lease_at(0).start
+        owners = [*islice(self.cells, first, first + MOST_LEASES * Lease.SIZE, Lease.SIZE)]
+        return 0 <= self._used <= MOST_LEASES and 0 <= min(owners) and max(owners) < _MOST_PROCESS
 
     @property
     def held(self) -> float:

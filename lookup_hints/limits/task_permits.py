@@ -138,7 +138,8 @@ class TaskPermits:
             self._held = int(lease.held)
             lack = None if granted else (POLL_SECONDS, "budget" if self.is_limited_by_budget else "throttle")
         if lack is None and self._rules.rate is not None:
-            if self._reserved is None:
+            # A request that comes too late for its time would bunch with those of others.
+            if self._reserved is None or self._reserved < now - BUNCH_SECONDS:
                 self._reserved = self._limits.rate.reserve(self._rules.rate, now)
             if self._reserved > now:
                 lack = self._reserved - now, "budget"

@@ -216,6 +216,8 @@ def masker(secrets: set[str]) -> Callable[[str], str]:
     parts = {part for part in parts if len(part) >= _SHORTEST}
 
     def mask(message: str) -> str:
+        if not parts:
+            return masked_text(message)
         folded, starts, ends = _fold_and_decode(message)
         places = sorted(
             (starts[at], ends[at + len(part) - 1]) for part in parts for at in _find_all(part, folded)

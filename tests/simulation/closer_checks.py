@@ -24,6 +24,9 @@ _JITTER = 0.1
 _TOLERANCE = 1e-6
 """Seconds that sums of times may be off."""
 
+_SECONDS_AT_ONCE = 0.001
+"""A task takes less than so many seconds from its beginning to its first request, where it waits for nothing."""
+
 _SECONDS_TO_PUBLISH = 0.5
 """After so long all see a table that was read, or how a request ended."""
 
@@ -126,11 +129,7 @@ def check_cache_answers(job: Job) -> None:
         for ask in job.asks_of(attempt):
             for key in ask.keys:
                 known = remembered(job, attempt, key)
-                # Who names keys that cannot be NULL drops all answers to keys that can.
-                named = attempt.invalidated if job.source.has_null else [key]
-                if known is None or known.at <= max(
-                    (attempt.invalidated.get(each, -inf) for each in named), default=-inf
-                ):
+                if known is None or known.at <= _heard_at(job, attempt, key):
                     continue
                 longest = cache.expire_after_write if known.outcomes[key] else misses
                 if ask.at - known.at < longest * (1 - _JITTER):
@@ -138,6 +137,16 @@ def check_cache_answers(job: Job) -> None:
                         f"run {attempt.context.number}: {key} was asked, and what was found"
                         f" {ask.at - known.at:.6f} s before is cached for {longest:g} s"
                     )
+
+
+def _heard_at(job: Job, attempt: Attempt, key: int | None) -> float:
+    """Until when requests for ``key`` may count as sent before the last invalidation that ``attempt`` knows of."""
+    # Who names keys that cannot be NULL drops all answers to keys that can.
+    named = attempt.invalidated if job.source.has_null else [key]
+    last = max((attempt.invalidated.get(each, -inf) for each in named), default=-inf)
+    # The executor hears of it from its next task, and what that one asks at once has the same time.
+    told = [each.started for each in job.attempts if last in each.invalidated.values()]
+    return min(told, default=last - _SECONDS_AT_ONCE) + _SECONDS_AT_ONCE
 
 
 def check_ages(job: Job) -> None:

@@ -194,6 +194,17 @@ def test_permits_are_taken_up_to_the_least_of_the_limits(rules: Rules, granted: 
     assert permits.in_use == granted
 
 
+def test_who_misses_its_time_waits_for_another_one() -> None:
+    limits = SharedLimits([0.0] * CELLS)
+    late, other = (task(Rules(rate=2.0), limits=limits) for _ in range(2))
+    assert acquires(other, NOW) is None
+    assert acquires(late, NOW) == (0.5, "budget")
+    assert acquires(other, NOW) == (1.0, "budget")
+    assert acquires(other, NOW + 1.0) is None
+    assert acquires(late, NOW + 1.2) == (pytest.approx(0.3), "budget"), "two would go out at once"
+    assert acquires(late, NOW + 1.55) is None, "so little is nothing"
+
+
 def test_a_permit_in_hand_is_used_without_a_look_at_the_others() -> None:
     limits = SharedLimits([0.0] * CELLS)
     permits = task(limits=limits)
