@@ -24,6 +24,7 @@ from functools import cache
 from statistics import quantiles
 from zlib import crc32
 
+import pyarrow as pa
 import pytest
 from hypothesis import strategies
 
@@ -100,7 +101,7 @@ class Budget:
 
     def pytest_runtest_setup(self) -> None:
         """Leave to no test what is done once."""
-        _make_table_of_characters()
+        _load_what_is_loaded_once()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -138,9 +139,9 @@ class Budget:
 
 
 @cache
-def _make_table_of_characters() -> None:
-    """In a fresh clone hypothesis works for seconds on it, in whichever test first draws a text."""
-    strategies.text().validate()
+def _load_what_is_loaded_once() -> None:
+    strategies.text().validate()  # in a fresh clone it works for seconds on a table of characters
+    pa.array([None])  # with its first array of values it loads pandas
 
 
 def slowness() -> float:

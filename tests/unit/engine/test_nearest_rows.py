@@ -267,7 +267,7 @@ def test_the_bound_of_each_block_holds_for_the_next_one(monkeypatch: pytest.Monk
 def test_many_points_are_found_by_products(metric: str) -> None:
     """Also where thousands are at one place, and on the other side of the globe."""
     spread = [
-        *RANDOM.uniform([-90, -180], [90, 180], size=(5000, 2)),
+        *RANDOM.uniform([-90, -180], [90, 180], size=(2000, 2)),
         *RANDOM.normal(50, 0.01, size=(500, 2)),
     ]
     points = [*map(tuple, np.array(spread).tolist()), *[(10.0, 10.0)] * 300]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lookup_hints.errors import DdlError
 from lookup_hints.sql.sql_text import SqlText
+from lookup_hints.tables import registry
 from lookup_hints.tables.ddl import parse_ddl
 
 SECRET = "hunter2"
@@ -30,6 +34,14 @@ def broken_statements(draw: st.DrawFn) -> str:
         damaged = text[:at] + draw(JUNK) + text[at + draw(st.integers(0, 4)) :]
         text = damaged if damaged.count(SECRET) == 2 else text
     return text
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed_once() -> Iterator[None]:
+    """Each example names a connector that is not there, and to see what is installed takes longer than all the rest."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(registry, "entry_points", cache(registry.entry_points))
+        yield
 
 
 @pytest.mark.work(4)
