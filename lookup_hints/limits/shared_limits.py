@@ -358,7 +358,7 @@ class Leases(Record):
     def is_sound(self) -> bool:
         first = self._lease_at(0).start
         owners = [*islice(self.cells, first, first + MOST_LEASES * Lease.SIZE, Lease.SIZE)]
-        return 0 <= self._used <= MOST_LEASES and 0 <= min(owners) and max(owners) < _MOST_PROCESS
+        return 0 <= self._used <= MOST_LEASES and min(owners) >= 0 and max(owners) < _MOST_PROCESS
 
     @property
     def held(self) -> float:
