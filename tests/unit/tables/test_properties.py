@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from importlib.metadata import entry_points
 
 import pytest
 from hypothesis import example, given, settings
@@ -40,7 +41,7 @@ def broken_statements(draw: st.DrawFn) -> str:
 def installed_once() -> Iterator[None]:
     """Each example names a connector that is not there, and to see what is installed takes longer than all the rest."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(registry, "entry_points", cache(registry.entry_points))
+        patched.setattr(registry, "entry_points", cache(entry_points))
         yield
 
 
