@@ -124,6 +124,8 @@ def check_cache_answers(job: Job) -> None:
     cache = settings.cache
     if cache is None or cache.expire_after_access is not None or settings.retry.on_rows is not None:
         return
+    if job.is_machine_reset and settings.invalidations:
+        return  # each process takes a damaged note for one of the moment in which it reads it
     misses = 0.0 if settings.retry.on_miss else cache.missing_ttl or 0.0
     for attempt in job.attempts:
         for ask in job.asks_of(attempt):

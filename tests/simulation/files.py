@@ -63,7 +63,7 @@ class Disk:
     def crash(self, folder: Path) -> None:
         """The machine was reset: of what was written lately any prefix is there, and last renames are undone."""
         random = self._world.random
-        undone = random.randrange(len(self.renamed) + 1) if self.renamed else 0
+        undone = random.choice((0, random.randrange(len(self.renamed) + 1)))
         for source, target in reversed(self.renamed[len(self.renamed) - undone :]):
             if target.exists() and not source.exists() and source.parent.is_dir():
                 os.rename(target, source)  # noqa: PTH104 - not the simulated one
@@ -78,11 +78,14 @@ def _damage(path: Path, random: Any) -> None:
     size = path.stat().st_size
     if random.random() < 0.7 and size > 64:  # blocks in the midst were not written
         with path.open("r+b") as file:
-            for _ in range(random.choice((1, 4))):
-                block = random.choice((8, 16, 64))
-                far = random.choice((size, min(size, 400)))  # mostly what was written last
-                file.seek(size - 8 * random.randrange(1, 1 + far // 8))
-                file.write(bytes(min(block, size - file.tell())))
+            written = file.read()
+            places = [each for each in range(0, size, 8) if any(written[each : each + 8])]
+            # Most of a small file says where its numbers are: damaged there, it cannot be read anyhow.
+            numbers = [each for each in places if not any(written[each + 4 : each + 8])] or places
+            for _ in range(random.choice((1, 1, 4)) if places else 0):
+                place = random.choice(random.choice((numbers, places[-50:])))
+                file.seek(place)
+                file.write(bytes(min(random.choice((8, 8, 64)), size - place)))
         return
     kept = random.randrange(size + 1)
     if random.random() < 0.3:

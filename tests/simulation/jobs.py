@@ -142,13 +142,15 @@ class Job:
         world.disk = Disk(world)  # type: ignore[attr-defined]
         self.disk: Disk = world.disk  # type: ignore[attr-defined]
         self._numbers = count(1)
-        self.keys = self.random.choice((2, 5, 12))
         self.is_stormy = world.chance(0.1)
         """Whether many requests meet a source that is down again and again."""
+        self.is_churning = not self.is_stormy and world.chance(0.1)
+        """Whether answers come, go and are merged again and again, while those before them may still be used."""
+        self.keys = self.random.choice((2, 5) if self.is_churning else (2, 5, 12))
         self.source = Source(
             world,
             self.keys,
-            changes=self.random.choice((0.5, 20.0, 1e9)),
+            changes=2.0 if self.is_churning else self.random.choice((0.5, 20.0, 1e9)),
             late=self.random.choice((0.0, 0.3)),
             has_null=self.world.chance(0.15),
         )
@@ -222,7 +224,7 @@ class Job:
             "WINDOW_BYTES": wide,
             "HAND_OUT_BYTES": max(1, wide // 2),
             "FIRST_ROWS": choice((1, 3, 1024)),
-            "MOST_SEGMENTS": choice((2, 2, 16)),
+            "MOST_SEGMENTS": 2 if self.is_churning else choice((2, 2, 16)),
             "_FEWEST": 4 if self.is_stormy else choice((4, 20)),
         }
 
@@ -258,6 +260,16 @@ class Job:
 
     def _choose_cache(self) -> dict[str, Any]:
         choice, chance = self.random.choice, self.world.chance
+        if self.is_churning:
+            while_asking, on_error = choice(((30.0, 0.0), (0.0, 100.0), (0.0, 0.0)))
+            return {
+                "cache": PartialCache(
+                    choice((2.0, 2.0, 60.0)),
+                    missing_ttl=1.0,
+                    stale_while_revalidate=while_asking,
+                    stale_if_error=on_error,
+                )
+            }
         kind = choice(("none", "none", "partial", "partial", "partial", "full", "switch"))
         if kind == "partial":
             cache = PartialCache(
@@ -294,7 +306,8 @@ class Job:
             self.disk,
         )
         self.world.setting = "\n".join(map(str, told))
-        for number in range(1, 1 + self.random.choice((1, 2, 2, 3, 5))):
+        most = 10 if self.is_churning else self.random.choice((1, 2, 2, 3, 5))
+        for number in range(1, 1 + most):
             self._prepare(number)
             if self.world.chance(self.streaming):
                 self.streams.append(Streams(self))
@@ -334,10 +347,11 @@ class Job:
         """What comes between two statements."""
         random = self.random
         if number > 1:
-            this_thread().sleep(random.choice((0.0, 1.5, 20.0, 90.0)))
+            pauses = (0.0, 0.3, 1.2, 2.5) if self.is_churning else (0.0, 1.5, 20.0, 90.0)
+            this_thread().sleep(random.choice(pauses))
             if random.random() < self.invalidates:
                 self._invalidate(number)
-            if random.random() < 0.15:
+            if random.random() < (0.3 if self.is_churning else 0.15):
                 self._reset_machine()
             if random.random() < 0.1:
                 self._change_executor()
