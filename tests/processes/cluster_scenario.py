@@ -18,11 +18,11 @@ from pyspark.sql import SparkSession
 from lookup_hints import register_connector
 from lookup_hints.spi import TEXT, ConnectorError, Option, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest
+from tests.queries.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
 from tests.spark.ailing import ill_table, letters
 from tests.spark.counting import Calls
 from tests.spark.elsewhere import FailingConnector, OpeningConnector, Steps, cluster
 from tests.spark.oracle import Twins
-from tests.spark.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
 
 CHECKED = (
     *("inner", "left", "residual", "composite key", "two lookups", "aggregate", "order by"),

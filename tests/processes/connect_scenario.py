@@ -28,12 +28,12 @@ from lookup_hints import (
 )
 from lookup_hints.spi import TEXT, Option, Scan, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest
+from tests.queries.test_dataframe import JOINS
+from tests.queries.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
 from tests.spark.answers import Answer, collected
 from tests.spark.elsewhere import FailingConnector, Steps
 from tests.spark.joined import native
 from tests.spark.oracle import Twins
-from tests.spark.test_dataframe import JOINS
-from tests.spark.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
 
 JOIN = "SELECT o.id, c.name FROM orders o LEFT JOIN customers c ON o.k = c.id"
 PEOPLE = """CREATE TEMPORARY TABLE people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)

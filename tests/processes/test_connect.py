@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.queries.test_dataframe import JOINS
+from tests.queries.test_oracle import STATEMENTS
 from tests.spark.elsewhere import Outcomes, names_of, outcomes_of
-from tests.spark.test_dataframe import JOINS
-from tests.spark.test_oracle import STATEMENTS
 from tests.spark.versions import needs_connect_server
 
 pytestmark = [pytest.mark.timeout(600), needs_connect_server]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lookup_hints.statements import split_statements
+from tests.queries.test_oracle import CUSTOMERS, ORDERS, PRICES
 from tests.queries.worlds import NOT_COMPILED
 from tests.spark.oracle import Twins
-from tests.spark.test_oracle import CUSTOMERS, ORDERS, PRICES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,8 @@ import pytest
 
 from lookup_hints import LookupSession
 from lookup_hints.errors import OptionError
+from tests.queries.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
 from tests.spark.oracle import Twins
-from tests.spark.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
 from tests.spark.versions import SPARK
 
 if TYPE_CHECKING:

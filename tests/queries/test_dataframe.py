@@ -15,10 +15,10 @@ from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 from lookup_hints import ExponentialDelay, FixedDelay, LookupSession, RetryStrategy, async_wait
 from lookup_hints.errors import OptionError, QueryError
 from lookup_hints.metrics.lookup_metrics import LookupMetrics
+from tests.queries.test_oracle import CUSTOMERS, ORDERS, PRICES
 from tests.spark.answers import collected
 from tests.spark.joined import check_joins
 from tests.spark.oracle import Twins
-from tests.spark.test_oracle import CUSTOMERS, ORDERS, PRICES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
