@@ -97,7 +97,9 @@ def remembered(job: Job, attempt: Attempt, key: int | None) -> Ask | None:
     is_done = any(
         each.is_done for each in over if each.thread is last.thread
     )  # one that fails may drop an answer
-    is_known = is_done and last.outcomes.get(key) is not None and is_heard(job, last)
+    found = last.outcomes.get(key)
+    is_final = bool(found) or (found is not None and not job.spec.settings.retry.on_miss)
+    is_known = is_done and is_final and is_heard(job, last)
     is_in_order = all(each.until < last.at for each in answered if each is not last)
     is_lasting = last.at > job.reset_at
     return last if is_alone and is_known and is_in_order and is_lasting else None
