@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from secrets import compare_digest, token_hex
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -55,7 +56,7 @@ class Counts:
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
         self._totals: dict[str, LookupMetrics] = {}
-        self._batches: OrderedDict[BatchId, dict[str, LookupMetrics]] = OrderedDict()
+        self._batches: OrderedDict[BatchId, _BatchCounts] = OrderedDict()
         self._tasks: OrderedDict[tuple[str, int, int], _Known] = OrderedDict()
         self._running: dict[tuple[str, int], tuple[LookupMetrics, int]] = {}
 
@@ -67,7 +68,7 @@ class Counts:
     def of_batch(self, query: str, batch: int) -> Mapping[str, LookupMetrics]:
         """The sum of one micro-batch of a streaming query, by function; empty where nothing is remembered."""
         with self._lock:
-            return dict(self._batches.get((query, batch), {}))
+            return self._counts_of_batch((query, batch))
 
     def awaited_of_batch(self, query: str, batch: int) -> Mapping[str, LookupMetrics]:
         """The same, where counts may still be on their way in another thread's response from the server."""
@@ -78,7 +79,7 @@ class Counts:
             if self._arrived.wait_for(lambda: (query, batch) in self._batches, patience):
                 while time.monotonic() < deadline and self._arrived.wait(_FOLLOWING):
                     pass
-            return dict(self._batches.get((query, batch), {}))
+            return self._counts_of_batch((query, batch))
 
     @property
     def so_far(self) -> Mapping[str, tuple[LookupMetrics, int]]:
@@ -118,17 +119,36 @@ class Counts:
                 # Of another run of a task only that it was repeated.
                 counts = record.counts if run.number == known.counted else LookupMetrics()
                 counts += LookupMetrics(repeated_tasks=known.new_repeats(run))
-                self._add_counts(record.function, run.batch, counts)
+                self._add_counts(record.function, run, counts)
                 self._arrived.notify_all()
 
-    def _add_counts(self, function: str, batch: BatchId | None, counts: LookupMetrics) -> None:
+    def _counts_of_batch(self, batch: BatchId) -> dict[str, LookupMetrics]:
+        known = self._batches.get(batch)
+        return {} if known is None else dict(known.counts)
+
+    def _add_counts(self, function: str, run: TaskRun, counts: LookupMetrics) -> None:
         sums = [self._totals]
-        if batch is not None:
-            sums.append(self._batches.setdefault(batch, {}))
+        if run.batch is not None:
+            batch = self._batches.get(run.batch)
+            # A query that starts again runs its last batch once more: rows of the run before were dropped.
+            if batch is None or (batch.query_run != run.query_run and run.stage > batch.last_stage):
+                batch = self._batches[run.batch] = _BatchCounts(run.query_run)
+            if batch.query_run == run.query_run:
+                batch.last_stage = max(batch.last_stage, run.stage)
+                sums.append(batch.counts)
             if len(self._batches) > REMEMBERED_BATCHES:
                 self._batches.popitem(last=False)
         for each in sums:
             each[function] = each.get(function, LookupMetrics()) + counts
+
+
+@dataclass
+class _BatchCounts:
+    """The counts of a micro-batch, by function, in the last run of its query."""
+
+    query_run: str
+    last_stage: int = -1
+    counts: dict[str, LookupMetrics] = field(default_factory=dict)
 
 
 class _Known:

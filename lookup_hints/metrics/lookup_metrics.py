@@ -229,6 +229,7 @@ class TaskRun:
         attempt: how often that was tried before in this run of the stage.
         number: tells all runs of all tasks apart.
         batch: the streaming query and the micro-batch that it belongs to, where it belongs to one.
+        query_run: the run of that query: one that starts again runs its last batch once more.
     """
 
     stage: int
@@ -236,6 +237,7 @@ class TaskRun:
     attempt: int
     number: int
     batch: tuple[str, int] | None = None
+    query_run: str = ""
 
 
 # Accumulators bring counts to the driver without a port of our own, which a firewall might block. A task that

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lookup_hints.metrics.task_recorder import OnCounts
 
 # Of Spark's StreamExecution and MicroBatchExecution: properties of the jobs of a micro-batch.
-_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+_QUERY, _BATCH, _RUN = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
 
 
 def job_property(name: str) -> str | None:
@@ -55,6 +55,7 @@ def task_run() -> TaskRun | None:
         attempt=context.attemptNumber(),
         number=context.taskAttemptId(),
         batch=(query, int(batch)) if query and batch else None,
+        query_run=(job_property(_RUN) or "") if query else "",
     )
 
 

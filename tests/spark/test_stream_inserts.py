@@ -6,6 +6,7 @@ import itertools
 import socket
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -410,6 +411,28 @@ def test_a_row_that_is_late_is_found_by_a_retry_within_the_batch(place: Place) -
     assert sorted(place.sql("SELECT * FROM out")) == [(n, "late") for n in range(3, 40, 5)]
     (stream,) = place.session.streams.started
     assert stream.batches == 1
+
+
+def test_a_batch_that_fails_and_runs_again_counts_as_it_ran_last(place: Place) -> None:
+    once = place.folder / "once"
+
+    def fail_once(number: int) -> int:
+        """One of two tasks fails, once the other one has ended."""
+        if number == 38 and not once.exists():
+            once.touch()
+            time.sleep(3)
+            raise ValueError("only once")
+        return number
+
+    place.spark.udf.register("fail_once", fail_once, "long")
+    place.sql("SET restart-strategy.type = fixed-delay")
+    place.sql("CREATE TABLE out (n BIGINT, who STRING) USING parquet")
+    place.stream(f"INSERT INTO out SELECT fail_once(v.id), p.name {JOIN.replace('people', 'names')}")
+    (stream,) = place.session.streams.started
+    assert len(stream.supervised.restarts) == 1
+    ((batch, counts),) = [(each, each.lookups.values()) for each in stream.history]
+    assert (batch.rows, [each.rows_in for each in counts]) == (40, [40])
+    assert len(place.sql("SELECT * FROM out")) == 40
 
 
 def test_explain_says_where_a_stream_would_go_and_starts_nothing(place: Place) -> None:

@@ -86,6 +86,17 @@ def test_micro_batches_add_up_to_the_total_each_by_itself() -> None:
     assert counts.totals == {"f": LookupMetrics(keys=6)}
 
 
+def test_a_batch_that_runs_again_has_the_counts_of_its_last_run() -> None:
+    def of_run(number: int, query_run: str, keys: int) -> TaskRecord:
+        return TaskRecord("f", TaskRun(number, 0, 0, number, ("q", 0), query_run), LookupMetrics(keys=keys))
+
+    counts = taken(of_run(1, "first", 5), of_run(3, "second", 7), of_run(4, "second", 8))
+    assert counts.of_batch("q", 0) == {"f": LookupMetrics(keys=15)}
+    counts.take([of_run(2, "first", 9).plain()])
+    assert counts.of_batch("q", 0) == {"f": LookupMetrics(keys=15)}, "it was late"
+    assert counts.totals == {"f": LookupMetrics(keys=29)}, "all of them were asked for"
+
+
 @pytest.mark.parametrize("before", [(), (of_batch(1, 0),)])
 def test_counts_that_another_thread_is_about_to_take_are_waited_for(
     before: tuple[TaskRecord, ...], monkeypatch: pytest.MonkeyPatch
