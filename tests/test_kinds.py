@@ -23,6 +23,7 @@ def item(path: str = "tests/unit/plan/test_x.py", *fixtures: str, **marks: float
         fixturenames=fixtures,
         get_closest_marker=mark,
         user_properties=[],
+        runtest=lambda: None,
     )
 
 
@@ -65,20 +66,38 @@ def test_a_test_that_needs_more_than_its_kind_may_is_refused(test: Any, place: s
         (item(), 4.0, False),
     ],
 )
-def test_a_unit_test_may_work_for_thrice_a_second_of_a_free_processor(
+def test_a_unit_test_may_work_for_a_second_of_a_free_processor(
     test: Any, slowness: float, is_late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times: Iterator[float] = iter([10.0, 17.5])
+    times: Iterator[float] = iter([10.0, 12.5, 20.0, 22.5])
     monkeypatch.setattr(kinds, "slowness", lambda: slowness)
     running = Budget(clock=lambda: next(times)).pytest_runtest_call(test)
     next(running)
     if is_late:
-        with pytest.raises(pytest.fail.Exception, match=r"works for 7.5 s and may for"):
+        with pytest.raises(pytest.fail.Exception, match=r"works for 2.5 s and may for"):
             next(running)
     else:
         with pytest.raises(StopIteration):
             next(running)
-    assert dict(test.user_properties)["work"] == 7.5
+    assert dict(test.user_properties)["work"] == 2.5
+
+
+def raises() -> None:
+    raise FileExistsError
+
+
+@pytest.mark.parametrize(("again", "is_late"), [(lambda: None, False), (raises, True)])
+def test_a_unit_test_is_late_where_it_is_so_twice(
+    again: Any, is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: Iterator[float] = iter([10.0, 12.5, 20.0, 20.5])
+    monkeypatch.setattr(kinds, "slowness", lambda: 1.0)
+    test = item()
+    test.runtest = again
+    running = Budget(clock=lambda: next(times)).pytest_runtest_call(test)
+    next(running)
+    with pytest.raises(pytest.fail.Exception if is_late else StopIteration):
+        next(running)
 
 
 def test_a_share_has_a_case_of_each_test_and_the_parts_have_all() -> None:
