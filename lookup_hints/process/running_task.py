@@ -18,7 +18,8 @@ from lookup_hints.metrics.lookup_metrics import LookupMetrics, Plain, TaskRecord
 if TYPE_CHECKING:
     from lookup_hints.metrics.task_recorder import OnCounts
 
-# Of Spark's StreamExecution and MicroBatchExecution: properties of the jobs of a micro-batch.
+# Of Spark's StreamExecution and MicroBatchExecution: properties of the jobs of a micro-batch. Their group is
+# the run of the query.
 _QUERY, _BATCH, _RUN = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
 
 
