@@ -43,8 +43,8 @@ from tests.processes.soak_checks import (
     letters_in,
     table_of,
 )
-from tests.servers.http_server import Api, running_api
-from tests.servers.postgres import PostgresServer, running_server
+from tests.servers.http_server import ApiServer
+from tests.servers.postgres import PostgresServer, free_port, running_server
 from tests.servers.proxy import FaultProxy, faulty_line
 from tests.servers.redis import RedisServer, running_redis
 from tests.servers.spark_cluster import standalone_cluster
@@ -65,13 +65,14 @@ PATIENCE = 120.0
 class Sources:
     """The three servers, their proxies, and what they hold."""
 
-    def __init__(self, postgres: PostgresServer, api: Api, redis: RedisServer, folder: Path) -> None:
-        self.postgres, self.api, self.redis = postgres, api, redis
+    def __init__(self, postgres: PostgresServer, http: ApiServer, redis: RedisServer, folder: Path) -> None:
+        self.postgres, self.http, self.redis = postgres, http, redis
+        self.api = http.start()
         self.versions = {name: Versions() for name in ("pg", "web", "kv")}
         self.clock = folder / "clock"
         self.clock.write_bytes(struct.pack("d", 0.0))
-        self.lock = threading.Lock()
-        """Who holds it restarts Redis, or writes to it."""
+        self.locks = {"web": threading.Lock(), "kv": threading.Lock()}
+        """Of the servers that forget their rows: who holds one restarts its server, or writes to it."""
         postgres.execute(
             "CREATE TABLE version (number bigint); INSERT INTO version VALUES (0);"
             f"CREATE TABLE ids AS SELECT n AS id FROM generate_series(0::bigint, {PEOPLE - 1}) n;"
@@ -85,13 +86,18 @@ class Sources:
 
     def write_http(self, version: int) -> None:
         """Let all rows of the API have ``version``."""
+        with self.locks["web"]:
+            self.fill_http(version)
+
+    def fill_http(self, version: int) -> None:
+        """Do it without the lock."""
         rows = [{"id": number, "name": f"{number}:{version}"} for number in range(PEOPLE)]
         rows[POISONED] |= {"status": 400}
         self.api.fill("people", rows)
 
     def write_redis(self, version: int) -> None:
         """Let all rows of Redis have ``version``."""
-        with self.lock:
+        with self.locks["kv"]:
             self.fill_redis(version)
 
     def fill_redis(self, version: int) -> None:
@@ -100,6 +106,11 @@ class Sources:
             for number in range(PEOPLE):
                 pipeline.hset(f"person:{number}", mapping={"name": f"{number}:{version}"})
             pipeline.execute()
+
+    def forget_requests(self) -> None:
+        """Let the API forget what it was asked, and what it shall do."""
+        with self.locks["web"]:
+            self.api.reset()
 
     def write_next_version(self, name: str) -> None:
         """Write one version more to the source ``name``, as often as it takes."""
@@ -175,6 +186,7 @@ class Chaos:
             "kill an executor": self._kill_executor,
             "kill PostgreSQL": self._kill_postgres,
             "kill Redis": self._kill_redis,
+            "kill the HTTP server": self._kill_http,
             "cut the lines": lambda: self._proxy().cut(),
             "refuse connections": self._refuse,
             "stall a line": self._stall,
@@ -224,15 +236,25 @@ class Chaos:
         self._sources.postgres.start(synchronous_commit="on")
 
     def _kill_redis(self) -> None:
-        """Kill it; nobody sees it again before it has its rows."""
-        sources, proxy = self._sources, self._proxies["kv"]
-        with sources.lock:
-            sources.redis.stop()
+        redis = self._sources.redis
+        self._kill_forgetful("kv", redis.stop, redis.start, self._sources.fill_redis)
+
+    def _kill_http(self) -> None:
+        http = self._sources.http
+        self._kill_forgetful("web", http.kill, http.start, self._sources.fill_http)
+
+    def _kill_forgetful(
+        self, name: str, kill: Callable[[], None], start: Callable[[], object], fill: Callable[[int], None]
+    ) -> None:
+        """Kill a server that forgets its rows; nobody sees it again before it has them."""
+        sources, proxy = self._sources, self._proxies[name]
+        with sources.locks[name]:
+            kill()
             time.sleep(min(self._random.choice((0.5, 2.0, 6.0, 12.0)), self._longest))
             proxy.refuse()
             proxy.cut()
-            sources.redis.start()
-            sources.fill_redis(sources.versions["kv"].latest)
+            start()
+            fill(sources.versions[name].latest)
             proxy.accept()
 
     def _refuse(self) -> None:
@@ -306,11 +328,12 @@ class Soak:
             postgres.stop()
             postgres.start(synchronous_commit="on")  # what was committed outlives a kill
             redis = stack.enter_context(running_redis())
-            api = stack.enter_context(running_api())
-            sources = Sources(postgres, api, redis, self.folder)
+            http = ApiServer(free_port())
+            stack.callback(http.kill)
+            sources = Sources(postgres, http, redis, self.folder)
             for name in sources.versions:
                 sources.write_next_version(name)
-            ports = {"pg": postgres.port, "web": api.port, "kv": redis.port}
+            ports = {"pg": postgres.port, "web": sources.api.port, "kv": redis.port}
             proxies = {name: stack.enter_context(faulty_line(port)) for name, port in ports.items()}
             (self.folder / "tmp").mkdir()
             master = stack.enter_context(standalone_cluster(self.folder, workers=2, seconds=PATIENCE))
@@ -386,7 +409,7 @@ class Soak:
                 self._sample(processes, proxies)
             if time.monotonic() - self.began >= 60 * (minute + 1):
                 minute += 1
-                sources.api.reset()
+                sources.forget_requests()
                 self._print_minute(minute, sink, chaos)
             time.sleep(0.5)
         threads[0].join(60)

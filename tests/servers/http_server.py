@@ -1,6 +1,6 @@
 """An HTTP API in a process of its own, which misbehaves as told, and counts what it is asked.
 
-``running_api()`` starts it and hands back an ``Api``. Below ``/people`` and the like it answers as an API
+``running_api()`` starts it and hands back an ``Api``; an ``ApiServer`` can be killed. Below ``/people`` and the like it answers as an API
 should; ``script`` gives the next requests for a path other acts: a status, a pause, a hang, a cut line, raw
 bytes (a list of them is sent piece by piece), a ``last`` answer before the line is closed without a word.
 """
@@ -87,31 +87,52 @@ class Api:
             return json.loads(response.read())
 
 
+class ApiServer:
+    """The process of the API; ``start`` and ``kill`` may alternate, the port stays, the rows go.
+
+    Args:
+        port: where it listens, or 0 for any port.
+        certificates: with which it speaks TLS on two more ports.
+    """
+
+    def __init__(self, port: int = 0, certificates: Certificates | None = None) -> None:
+        files = (
+            (certificates.server_certificate, certificates.server_key, certificates.authority)
+            if certificates
+            else ()
+        )
+        self._arguments = [str(port), *map(str, files)]
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> Api:
+        """Start it, without any rows, and wait until it listens."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.servers.http_server", *self._arguments],
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        return Api(*json.loads(self._process.stdout.readline()))
+
+    def kill(self) -> None:
+        """Kill it at once; nothing when it is not running."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(60)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+
 @contextlib.contextmanager
 def running_api(certificates: Certificates | None = None) -> Iterator[Api]:
     """A server for the length of a block; with ``certificates`` it speaks TLS on two more ports."""
-    files = (
-        [
-            str(each)
-            for each in (certificates.server_certificate, certificates.server_key, certificates.authority)
-        ]
-        if certificates
-        else []
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.servers.http_server", *files],
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
-        text=True,
-    )
+    server = ApiServer(certificates=certificates)
     try:
-        assert process.stdout is not None
-        yield Api(*json.loads(process.stdout.readline()))
+        yield server.start()
     finally:
-        process.terminate()
-        process.wait(60)
-        assert process.stdout is not None
-        process.stdout.close()
+        server.kill()
 
 
 # --- the server's side ----------------------------------------------------------------------------
@@ -372,8 +393,8 @@ def _write(
     return len(data)
 
 
-async def main(files: list[str]) -> None:
-    """Serve until the process is ended."""
+async def main(port: int, files: list[str]) -> None:
+    """Serve at ``port``, and with TLS at any two, until the process is ended."""
     server = Server()
     ports = []
     contexts: list[ssl.SSLContext | None] = [None]
@@ -387,7 +408,9 @@ async def main(files: list[str]) -> None:
                 context.verify_mode = ssl.CERT_REQUIRED
             contexts.append(context)
     for front in contexts:
-        listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=front, backlog=1000)
+        listening = await asyncio.start_server(
+            server.serve, "127.0.0.1", 0 if front else port, ssl=front, backlog=1000
+        )
         ports.append(listening.sockets[0].getsockname()[1])
     print(json.dumps([*ports, 0, 0][:3]), flush=True)
     await asyncio.Event().wait()
@@ -395,4 +418,4 @@ async def main(files: list[str]) -> None:
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(main(sys.argv[1:]))
+        asyncio.run(main(int(sys.argv[1]), sys.argv[2:]))
