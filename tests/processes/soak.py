@@ -371,7 +371,7 @@ class Soak:
                     **os.environ,
                     **variables,
                     "PYSPARK_PYTHON": sys.executable,
-                    "PYTHONPATH": str(ROOT),
+                    "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "connectors"))),
                     "SPARK_SUBMIT_OPTS": jvm.options(),
                     "SPARK_LOCAL_IP": "127.0.0.1",
                     "SPARK_LOCAL_DIRS": str(self.folder / "local"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 from lookup_hints import LookupSession
 from lookup_hints.streaming.streams import StartedStream
 from tests.processes.soak_clock import FILE
-from tests.spark.elsewhere import ROOT, cluster
+from tests.spark.elsewhere import cluster
 
 COUNTS = ("rows_in", "rows_found", "misses", "dead_letters")
 
@@ -115,7 +116,7 @@ def main(folder: Path) -> None:
         "spark.cores.max": "2",
         "spark.task.maxFailures": "2",  # so that some outages fail the stream, which then starts again
         "spark.python.daemon.module": "tests.processes.soak_clock",
-        "spark.executorEnv.PYTHONPATH": str(ROOT),
+        "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
         "spark.executorEnv.TMPDIR": str(folder / "tmp"),
         "spark.sql.streaming.numRecentProgressUpdates": "10",
         "spark.sql.shuffle.partitions": "2",

@@ -17,7 +17,7 @@ _PARTS = re.compile(r"@\w+\.\w+|[^.]+")
 
 
 class PathFailure(Exception):
-    """A path cannot be followed through a document: a function met a value that it does not take."""
+    """A path cannot be followed: a function, slice or comparison met a value that it does not take."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _compile_jmespath(text: str) -> Callable[[Any], Any]:
         ) from None
     try:
         compiled = jmespath.compile(text)
-    except jmespath.exceptions.JMESPathError as error:
+    except ValueError as error:  # jmespath's own errors are such, too
         raise ValueError(f"it is not JMESPath: {_first_line(error)}.{_tip_for(text)}") from None
     except RecursionError:
         raise ValueError("it is nested too deep") from None
@@ -107,7 +107,7 @@ def _compile_jmespath(text: str) -> Callable[[Any], Any]:
     def find(document: Any) -> Any:
         try:
             return compiled.search(document)
-        except jmespath.exceptions.JMESPathError as error:
+        except (ValueError, TypeError, ArithmeticError) as error:  # the last two of operators
             raise PathFailure(_first_line(error)) from None
         except RecursionError:
             raise PathFailure("it is nested too deep") from None

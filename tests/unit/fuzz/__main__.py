@@ -13,13 +13,16 @@ import atheris
 
 from lookup_hints.errors import counted
 
+name, seconds = sys.argv[1:]
 with atheris.instrument_imports(include=["lookup_hints", "lookup_connectors", "jmespath", "maxminddb"]):
     from tests.unit.fuzz.targets import TARGETS, seeds
 
-name, seconds = sys.argv[1:]
-if name not in TARGETS:
-    sys.exit(f"There is no target {name}; there are {', '.join(TARGETS)}.")
-known = seeds()[name]
+    if name not in TARGETS:
+        sys.exit(f"There is no target {name}; there are {', '.join(TARGETS)}.")
+    known = seeds()[name]
+    for seed in known:  # so that what is imported only when it is needed is guided, too
+        TARGETS[name](seed)
+
 print(f"{name}: {counted(len(known), 'input')} to begin with")
 with tempfile.TemporaryDirectory() as corpus:
     for at, seed in enumerate(known):

@@ -42,12 +42,14 @@ MOST_BODY = 10**6
 def json_paths(data: bytes) -> None:
     """A path, a line break, and the document."""
     text, _, document = data.decode("utf-8", "replace").partition("\n")
-    with suppress(ValueError, PathFailure, RecursionError):
-        found = json.loads(document)
-        path = parse_path(text)
+    try:
+        found, path = json.loads(document), parse_path(text)
+    except (ValueError, RecursionError):
+        return
+    with suppress(PathFailure):
         path.find(found)
-        assert isinstance(path.way, tuple)
-        assert isinstance(path.leads_into_elements, bool)
+    assert isinstance(path.way, tuple)
+    assert isinstance(path.leads_into_elements, bool)
 
 
 def headers(data: bytes) -> None:
