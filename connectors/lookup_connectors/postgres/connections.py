@@ -252,13 +252,14 @@ class PostgresPool:
                 await transaction.commit()
         except asyncio.CancelledError:
             # Cancelling needs a round trip to a server that may not answer: the caller need not wait.
-            self._return_broken_later(connection, transaction)
+            self._start_return(connection, transaction)
             raise
         except DRIVER_ERRORS as error:
-            await self._return_broken(connection, transaction)
+            # Shielded: a caller that is cancelled while it waits must not end the way back.
+            await asyncio.shield(self._start_return(connection, transaction))
             raise self._failures.explained(error) from error
         except BaseException:
-            await self._return_broken(connection, transaction)
+            await asyncio.shield(self._start_return(connection, transaction))
             raise
         await self._pool.release(connection)
 
@@ -274,10 +275,13 @@ class PostgresPool:
         except asyncio.TimeoutError:
             self._pool.terminate()
 
-    def _return_broken_later(self, connection: asyncpg.Connection, transaction: _Transaction | None) -> None:
+    def _start_return(
+        self, connection: asyncpg.Connection, transaction: _Transaction | None
+    ) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self._return_broken(connection, transaction))
         self._coming_back.add(task)
         task.add_done_callback(self._coming_back.discard)
+        return task
 
     async def _return_broken(self, connection: asyncpg.Connection, transaction: _Transaction | None) -> None:
         """Return a connection after an error; the driver cancels the statement still running on it."""
