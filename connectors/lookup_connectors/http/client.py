@@ -69,7 +69,8 @@ def _by_zlib(body: bytes, most_bytes: int, *, may_be_bare: bool = False) -> byte
 def _by_arrow(codec: str, body: bytes, most_bytes: int) -> bytes:
     inflated = bytearray()
     with pa.CompressedInputStream(pa.BufferReader(body), codec) as stream:
-        while piece := stream.read(_PIECE):
+        # Not read(): what it has made for a piece stays for ever where the piece cannot be decoded.
+        while piece := stream.read_buffer(_PIECE):
             inflated += piece
             if len(inflated) > most_bytes:
                 raise BodyTooLarge

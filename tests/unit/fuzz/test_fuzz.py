@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import tracemalloc
 from random import Random
@@ -16,6 +17,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 SECONDS = 0.3
 MOST_SECONDS = 1.0
 MOST_MEMORY = 64 * 2**20
+MOST_LENGTH = 4096
+MOST_LEFT = 128 * 2**10
 _ODD = (
     b"\x00",
     b"\xff\xff\xff\x7f",
@@ -42,7 +45,7 @@ def mutated(data: bytes, random: Random) -> bytes:
         piece = random.choice((random.choice(_ODD), random.randbytes(1), data[at:end] * 2, b""))
         end = random.choice((end, at, min(at + 1, len(data))))
         data = data[:at] + piece + data[end:]
-    return data[:4096]
+    return data[:MOST_LENGTH]
 
 
 def feed(name: str, data: bytes) -> None:
@@ -80,5 +83,22 @@ def test_it_keeps_to_its_memory(name: str) -> None:
         for seed in seeds()[name]:
             TARGETS[name](seed)
         assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.work(5)
+@pytest.mark.parametrize("name", TARGETS)
+def test_it_leaves_nothing_in_memory(name: str) -> None:
+    short = [seed for seed in seeds()[name] if len(seed) <= MOST_LENGTH]
+    for seed in short:  # what is imported and remembered once is
+        TARGETS[name](seed)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for seed in short * 3:
+            TARGETS[name](seed)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < MOST_LEFT
     finally:
         tracemalloc.stop()

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from pygls.io_ import StdoutWriter, run_async
+from pygls.protocol import LanguageServerProtocol
 
 from lookup_hints.cache.store.full_table import Generations
 from lookup_hints.cache.store.invalidations import Checks, Invalidations
@@ -166,6 +167,9 @@ def editor_messages(data: bytes) -> None:
             asyncio.run(run())
     finally:
         logging.disable(logging.NOTSET)
+        # They would keep the servers of 128 runs; a process of its own has one.
+        LanguageServerProtocol.get_message_type.cache_clear()
+        LanguageServerProtocol.get_result_type.cache_clear()
     for failure in failures:
         raise failure
 
