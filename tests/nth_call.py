@@ -53,6 +53,8 @@ _THROUGH = ("numpy", "pyarrow")
 MOST_RUNS = 3000
 
 Failure = Callable[[], BaseException]
+NumberedPlace = tuple[tuple[str, tuple[tuple[str, int], ...]], int]
+"""What is called by which lines of our code, and the how-manieth call it is of the same."""
 
 
 def _system_error(number: int, named: bool = True) -> Failure:
@@ -141,7 +143,11 @@ class NthCall:
     of_all: bool = False
     most_of_a_place: int = 2
     """So often the same line counts that is reached by the same lines, as in a loop."""
+    only: NumberedPlace | None = None
+    """The call that fails in place of one with a number, as threads make theirs in any order."""
     calls: int = 0
+    places: list[NumberedPlace] = field(default_factory=list)
+    """All calls that count, in the order in which they came."""
     fired: str = ""
     """The call that failed, with the line of our code that made it; empty where none did."""
     _failed: str = ""
@@ -162,7 +168,11 @@ class NthCall:
             self._seen[place] += 1
             counts = self._seen[place] <= (1 if self.lasting else self.most_of_a_place)
             self.calls += counts
-            is_it = counts and self.calls == self.number
+            if counts:
+                self.places.append((place, self._seen[place]))
+            is_it = counts and (
+                self.calls == self.number if self.only is None else self.places[-1] == self.only
+            )
             is_it = is_it or (self.lasting and target.name == self._failed)
             if is_it and not self.fired:
                 self.fired, self._failed = f"{target.name} ({line})", target.name
@@ -497,6 +507,7 @@ class Survivor:
         excused: a pattern of what is no fault: a call with what became of it.
         elsewhere: what others hold for this process, such as sessions of a server.
         through, of_all, most_of_a_place: as of ``NthCall``.
+        has_threads: whether several threads make the calls, so that each is known by its lines and by no number.
     """
 
     run: Callable[[Path], Any]
@@ -510,10 +521,12 @@ class Survivor:
     through: tuple[str, ...] = ()
     of_all: bool = False
     most_of_a_place: int = 2
+    has_threads: bool = False
 
-    def nth_call(self, number: int, lasting: bool) -> NthCall:
+    def nth_call(self, which: int | NumberedPlace, lasting: bool) -> NthCall:
         """Of a run of this path, the one call that fails."""
-        return NthCall(number, lasting, self.through, self.of_all, self.most_of_a_place)
+        number, only = (which, None) if isinstance(which, int) else (0, which)
+        return NthCall(number, lasting, self.through, self.of_all, self.most_of_a_place, only)
 
 
 def survive(
@@ -549,10 +562,10 @@ def survive(
     try:
         with Interception(path.targets) as calls:
             for stays in lasting:
-                for number in _calls_to_fail(path, own, as_prepared, calls, stays, most)[part::parts]:
+                for which in _calls_to_fail(path, own, as_prepared, calls, stays, most)[part::parts]:
                     _begin(own, as_prepared)
                     before = traces(own, path.elsewhere)
-                    run = path.nth_call(number, stays)
+                    run = path.nth_call(which, stays)
                     _run_with_failure(path, own, calls, run, rights[0], outcome)
                     if not run.fired:
                         continue
@@ -582,17 +595,19 @@ def survive(
 
 def _calls_to_fail(
     path: Survivor, own: Path, as_prepared: Path, calls: Interception, stays: bool, most: int
-) -> Sequence[int]:
-    """The numbers of the calls that fail, one in each run; a run in which none does counts them."""
+) -> Sequence[int | NumberedPlace]:
+    """The calls that fail, one in each run; a run in which none does counts them."""
     _begin(own, as_prepared)
     calls.run = none = path.nth_call(0, stays)
     path.run(own)
     calls.run = None
     assert none.calls, "no call was made to fail"
     assert none.calls < MOST_RUNS, f"this path has no end: {none.calls} calls"
-    first = min(none.calls, most // 2)
-    rest = range(first + 1, none.calls + 1)
-    return [*range(1, first + 1), *rest[:: max(1, -(-len(rest) // (most - first)))]]
+    numbers = range(1, none.calls + 1)
+    every: Sequence[int | NumberedPlace] = sorted(none.places) if path.has_threads else numbers
+    first = min(len(every), most // 2)
+    rest = every[first:]
+    return [*every[:first], *rest[:: max(1, -(-len(rest) // (most - first)))]]
 
 
 def _begin(own: Path, as_prepared: Path) -> None:

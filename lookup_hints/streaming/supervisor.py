@@ -147,19 +147,31 @@ class Supervisor:
         failover: str = REGION,
     ) -> Supervised:
         query = start()
-        called = name or getattr(query, "name", None) or str(query.id)
-        supervised = Supervised(called, strategy, failover, self, start, query)
+        try:
+            called = name or getattr(query, "name", None) or str(query.id)
+            supervised = Supervised(called, strategy, failover, self, start, query)
+            self._supervise_query(supervised)
+        except Exception:  # one that nobody watches must not run
+            _stop_quietly(query)
+            raise
+        return supervised
+
+    def _supervise_query(self, supervised: Supervised) -> None:
         with self._changed:
-            if failover == FULL and not self._queries_to_restart(supervised):
+            if supervised.failover == FULL and not self._queries_to_restart(supervised):
                 self._script_failures = Failures()  # of another script
-            self._queries.append(supervised)
-            self._watch_query(supervised)
             if self._thread is None:
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=self._supervise_queries, name="lookup-supervisor", daemon=True
                 )
-                self._thread.start()
-        return supervised
+                thread.start()  # it waits for this lock
+                self._thread = thread
+            self._queries.append(supervised)
+            try:
+                self._watch_query(supervised)
+            except Exception:
+                self._queries.remove(supervised)
+                raise
 
     def await_all(self, timeout: float | None = None) -> bool:
         """Wait until all queries have ended; False when ``timeout`` (seconds) ran out before.
@@ -215,9 +227,10 @@ class Supervisor:
                 elif event is not None and event.number == event.query._run_number:
                     self._handle_end(event.query, event.error)
                 now = time.monotonic()
-                due = [query for query in self._waiting_queries() if query._failures.restart_at <= now]
-                for query in due:
-                    self._start_again(query)
+                for query in self._waiting_queries():
+                    # Looked at in turn: a start that fails may put off that of others.
+                    if query._failures.restart_at <= now:
+                        self._start_again(query)
             except Exception as error:  # raised by a user's strategy: waiting callers must not hang
                 _log.exception("supervision failed")
                 self._give_up(error)
@@ -264,6 +277,7 @@ class Supervisor:
                 *(query.name, query.strategy, cause),
                 extra={FOR_GOOD: True},
             )
+            self._stop_running(query)
             query.error = error
             self._set_status(query, Status.FAILED)
             return
@@ -285,19 +299,27 @@ class Supervisor:
             *(query.name, number, restart.wait, query.strategy, restart.cause),
         )
         query._run_number += 1  # later reports about the old run are ignored
-        if query.status is Status.RUNNING:
-            _stop_quietly(query.query)
+        self._stop_running(query)
         query._failures = failures
         query.restarts = (*query.restarts, restart)
         self._set_status(query, Status.WAITING)
 
+    # What failed may be the question after its end, and not the query.
+    def _stop_running(self, query: Supervised) -> None:
+        if query.status is Status.RUNNING:
+            _stop_quietly(query.query)
+
     def _start_again(self, query: Supervised) -> None:
         if query.status is not Status.WAITING:
             return
-        first = query.query.id
+        before = query.query
         try:
             query.query = query._start()
+            has_begun_anew = query.query.id != before.id
+            self._watch_query(query)
         except Exception as error:
+            if query.query is not before:
+                _stop_quietly(query.query)
             # If Spark itself has been stopped, no restart can succeed.
             if type(error).__name__ == "Py4JNetworkError" or _GONE.search(str(error)):
                 query.error = error
@@ -305,11 +327,10 @@ class Supervisor:
             else:
                 self._handle_failure(query, error)
             return
-        if query.query.id != first:
+        if has_begun_anew:
             _log.warning("query %s has no checkpoint: it began from its first row again", query.name)
         _log.info("query %s runs again", query.name)
         self._set_status(query, Status.RUNNING)
-        self._watch_query(query)
 
     # The run's number changes, so that its late end does not count for the next run.
     def _stop_query(self, query: Supervised) -> None:
@@ -372,10 +393,14 @@ def supervise(
 
 
 def _stop_quietly(query: Any) -> None:
-    try:
-        query.stop()
-    except Exception as error:
-        _log.warning("a query could not be stopped: %s", cause_of(error))
+    """Stop a query. One that cannot be told so is told again, as it would run on."""
+    for tries_left in (1, 0):
+        try:
+            query.stop()
+            return
+        except Exception as error:
+            if not tries_left:
+                _log.warning("a query could not be stopped: %s", cause_of(error))
 
 
 _GONE = re.compile(

@@ -13,8 +13,10 @@ import re
 import sqlite3
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing, redirect_stderr, redirect_stdout
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -42,9 +44,11 @@ from lookup_hints.lookup_spec import (
 )
 from lookup_hints.spi import OrderCondition
 from lookup_hints.spi.request_and_answer import LookupTable
+from lookup_hints.streaming.restart_strategy import FixedDelayRestart
+from lookup_hints.streaming.supervisor import FULL, REGION, Supervisor
 from lookup_hints.worker import dead_letter_files as dead_letters
 from lookup_hints.worker.arrow_worker import look_up
-from tests.nth_call import LATER, SYSTEM, Survivor, Target, survive, worker_in
+from tests.nth_call import LATER, PROCESSES, SYSTEM, Survivor, Target, survive, worker_in
 from tests.unit.cache.support import Clock, asked, learned, store
 from tests.unit.engine.support import plain
 from tests.unit.worker.test_dead_letter_files import Task
@@ -209,6 +213,91 @@ def _limits(folder: Path) -> Any:
     return could
 
 
+# --- streaming queries ---------------------------------------------------------------------------------
+
+BATCHES = 3
+
+
+class NumberedQuery:
+    """A streaming query over a folder, which keeps each batch once; its second one fails at first.
+
+    Its methods are those by which the supervisor asks Spark.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._error: OSError | None = None
+        self._is_stopping = threading.Event()
+        folder.mkdir(exist_ok=True)
+        self._thread = threading.Thread(target=self._run_batches, name="batches", daemon=True)
+        self._thread.start()
+
+    @property
+    def id(self) -> str:
+        return self.tell_id()
+
+    def tell_id(self) -> str:
+        return self._folder.name
+
+    def awaitTermination(self, timeout: int | None = None) -> None:  # noqa: N802 (Spark's name)
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        self._is_stopping.set()
+        self._thread.join()
+
+    def _run_batches(self) -> None:
+        try:
+            while not self._is_stopping.is_set() and (number := len(self.done(self._folder))) < BATCHES:
+                troubled = self._folder / "troubled"
+                if number == 1 and not troubled.exists():
+                    troubled.touch()
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+                (self._folder / f"batch {number}").write_text("")
+        except OSError as error:
+            self._error = error
+
+    @staticmethod
+    def done(folder: Path) -> list[str]:
+        return sorted(each.name for each in folder.glob("batch *"))
+
+
+def _supervise(failover: str) -> Callable[[Path], Any]:
+    """Two queries to their end; those of the run before have one batch more to do."""
+
+    def run(folder: Path) -> Any:
+        supervisor, queries = Supervisor(), [folder / name for name in ("one", "two")]
+        try:
+            for each in queries:
+                (each / f"batch {BATCHES - 1}").unlink(missing_ok=True)
+                strategy = FixedDelayRestart(attempts=3, delay=0.001)
+                supervisor.start(partial(NumberedQuery, each), strategy, failover=failover)
+            supervisor.await_all(60.0)
+        finally:
+            supervisor.stop_all()
+        return [NumberedQuery.done(each) for each in queries]
+
+    return run
+
+
+QUERY_CALLS = tuple(
+    Target(NumberedQuery, name, lambda: ConnectionError("Spark does not answer (injected)"))
+    for name in ("tell_id", "awaitTermination", "stop")
+)
+
+
+def _supervised(failover: str) -> Survivor:
+    return Survivor(
+        _supervise(failover),
+        targets=(*PROCESSES, *QUERY_CALLS),
+        excused="all of stop.*leaves threads",  # what cannot be stopped
+        of_all=True,
+        has_threads=True,
+    )
+
+
 # --- commands ------------------------------------------------------------------------------------------
 
 OPENAPI = {
@@ -351,6 +440,8 @@ PATHS = {
         _dead_letters("json"), targets=ARROW, errors=OURS, excused="probe.*leaves"
     ),
     **_commands(),
+    "streaming queries": _supervised(REGION),
+    "streaming queries that fail together": _supervised(FULL),
     "limits": Survivor(_limits, errors=(), excused=r"_file\)|leaves opened"),
     "language server": Survivor(_edit, is_right=set.issubset, through=("pygls", "lsprotocol")),
     "store": Survivor(

@@ -267,6 +267,110 @@ def test_a_stopped_spark_is_not_asked_again(supervisor: Supervisor) -> None:
         query.await_termination(SOON)
 
 
+# --- what fails beside the query ---------------------------------------------------------------------
+
+
+class FewThreads(threading.Thread):
+    """Threads of a process that cannot start the one with this number."""
+
+    failing = 0
+    numbers = count()
+
+    def start(self) -> None:
+        if next(self.numbers) == self.failing:
+            raise RuntimeError("can't start new thread")
+        super().start()
+
+
+def fail_thread(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let the start of the thread with this number fail, from 0."""
+    monkeypatch.setattr(FewThreads, "failing", number)
+    monkeypatch.setattr(FewThreads, "numbers", count())
+    monkeypatch.setattr(threading, "Thread", FewThreads)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_query_that_nobody_can_watch_does_not_run(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    starts = Starts()
+    fail_thread(monkeypatch, number)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        started(supervisor, starts, QUICK)
+    assert starts.take(0).stopped
+    assert supervisor.queries == ()
+    query = started(supervisor, starts, QUICK)
+    starts.take(1).end()
+    assert query.await_termination(SOON)
+
+
+def test_a_restart_that_nobody_can_watch_is_a_failure_of_that_query(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts, others = Starts(), Starts()
+    query, other = started(supervisor, starts, QUICK), started(supervisor, others, QUICK)
+    fail_thread(monkeypatch, 0)
+    starts.take(0).end(RuntimeError("away"))
+    starts.take(2).end()
+    assert query.await_termination(SOON)
+    assert [restart.cause for restart in query.restarts] == ["away", "can't start new thread"]
+    assert starts.take(1).stopped
+    assert other.status is Status.RUNNING
+
+
+class Untold:
+    """An id for which Spark does not answer."""
+
+    def __str__(self) -> str:
+        raise ConnectionError("no answer")
+
+
+def test_a_query_that_does_not_tell_its_name_is_stopped(supervisor: Supervisor) -> None:
+    query = FakeQuery(Untold())  # type: ignore[arg-type]
+    with pytest.raises(ConnectionError):
+        supervisor.start(lambda: query, QUICK)
+    assert query.stopped
+
+
+class LostQuery(FakeQuery):
+    """A query that cannot be waited for, and is stopped when it is told so again."""
+
+    stops = 0
+
+    def awaitTermination(self, timeout: int | None = None) -> bool:  # noqa: N802 (Spark's name)
+        raise ConnectionError("no answer")
+
+    def stop(self) -> None:
+        self.stops += 1
+        if self.stops == 1:
+            raise ConnectionError("no answer")
+        super().stop()
+
+
+def test_a_query_that_cannot_be_waited_for_does_not_run_on(supervisor: Supervisor) -> None:
+    lost = LostQuery("one")
+    query = started(supervisor, lambda: lost, NoRestart())
+    with pytest.raises(ConnectionError, match="no answer"):
+        query.await_termination(SOON)
+    assert lost.stopped
+
+
+def test_a_start_that_fails_puts_off_the_others_that_restart_with_it(supervisor: Supervisor) -> None:
+    class LaterEachTime:
+        def after_failure(self, failures: Failures, now: float, spread: float) -> RestartDecision:
+            wait = 1000.0 if failures.attempts else 0.001
+            return RestartDecision(wait, Failures(failures.attempts + 1, now + wait))
+
+    one, two = Starts(failing={1: RuntimeError("no metastore")}), Starts()
+    first = supervisor.start(one, LaterEachTime(), name="one", failover="full")
+    second = supervisor.start(two, LaterEachTime(), name="two", failover="full")
+    one.take(0).end(RuntimeError("away"))
+    assert supervisor.wait_for(lambda: len(second.restarts) == 2, SOON)
+    second.stop()
+    assert first.status is Status.WAITING
+    assert len(two.queries) == 1
+
+
 # --- supervise -------------------------------------------------------------------------------------
 
 
