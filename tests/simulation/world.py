@@ -8,8 +8,6 @@ turn, and gives it back where a real one might lose it: where it waits, sleeps, 
 from __future__ import annotations
 
 import asyncio
-import sys
-import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -21,6 +19,8 @@ from pathlib import Path
 from queue import Empty, Full
 from random import Random
 from typing import Any, TypeVar, cast
+
+from greenlet import getcurrent, greenlet
 
 from lookup_hints.process.open_connectors import CallTimeout, Process
 
@@ -101,14 +101,11 @@ class SimulatedThread:
         self.process, self.name = process, name
         self.world = process.world
         self.lane = Lane(process)
-        self.is_over = self._is_stuck = False
+        self.is_over = False
         self.task: Any = None
         """What Spark tells of the task that runs here."""
         self.error: BaseException | None = None
         self._work = work
-        self._turn, self._back = threading.Lock(), threading.Lock()
-        self._turn.acquire()
-        self._back.acquire()
         self._is_waked = False
         self._ends: list[Callable[[], None]] = []
         context = copy_context()
@@ -118,8 +115,8 @@ class SimulatedThread:
         """In which the loop wakes it."""
         self.on_loop.run(_lane.set, self.lane)
         process.threads.append(self)
-        self._real = threading.Thread(target=context.run, args=(self._run,), name=name, daemon=True)
-        self._real.start()
+        self._stack = greenlet(self._run)
+        self._stack.gr_context = context
         self.wake()
 
     def is_alive(self) -> bool:
@@ -135,24 +132,22 @@ class SimulatedThread:
         """Run it until it waits; called by who has the turn now."""
         self._is_waked = False
         if not self.is_over:
-            self._turn.release()
-            if not self._back.acquire(timeout=_LONGEST_TURN):
-                self.is_over = self._is_stuck = True
-                raise Broken(f"{self.name} does not give its turn back: {self.place}")
+            running = asyncio._get_running_loop()
+            asyncio._set_running_loop(None)  # a thread has none
+            self._stack.parent = getcurrent()
+            self._stack.switch()
+            asyncio._set_running_loop(running)
 
     def end(self) -> None:
         """Let it end, as all is over."""
-        if not self.is_over:
+        while not self.is_over:
             self.take_turn()
-        if not self._is_stuck:
-            self._real.join()
 
     def wait(self) -> None:
         """Wait until somebody wakes it; called on the thread itself."""
         if self.process.is_dead or self.world.is_over:
             raise Killed
-        self._back.release()
-        self._turn.acquire()
+        self._stack.parent.switch()
         self.process.work()
 
     def let_others_run(self) -> None:
@@ -193,7 +188,7 @@ class SimulatedThread:
     @property
     def place(self) -> str:
         """Where it waits."""
-        frames = traceback.extract_stack(sys._current_frames()[self._real.ident or 0])
+        frames = traceback.extract_stack(self._stack.gr_frame)
         own = [
             frame for frame in frames if "/lookup_hints/" in frame.filename or "/jobs.py" in frame.filename
         ]
@@ -202,7 +197,6 @@ class SimulatedThread:
         )
 
     def _run(self) -> None:
-        self._turn.acquire()
         try:
             self.process.work()
             self._work()
@@ -215,7 +209,6 @@ class SimulatedThread:
             self._work = lambda: None
             for end in self._ends:
                 end()
-            self._back.release()
 
 
 _thread: ContextVar[SimulatedThread] = ContextVar("thread")
