@@ -133,7 +133,7 @@ def check_cache_answers(job: Job) -> None:
         for ask in job.asks_of(attempt):
             for key in ask.keys:
                 known = remembered(job, attempt, key)
-                if known is None or known.at <= _heard_at(job, attempt, key):
+                if known is None or known.at <= _heard_at(job, ask.at, key):
                     continue
                 longest = cache.expire_after_write if known.outcomes[key] else misses
                 if ask.at - known.at < longest * (1 - _JITTER):
@@ -143,14 +143,16 @@ def check_cache_answers(job: Job) -> None:
                     )
 
 
-def _heard_at(job: Job, attempt: Attempt, key: int | None) -> float:
-    """Until when requests for ``key`` may count as sent before the last invalidation that ``attempt`` knows of."""
+def _heard_at(job: Job, at: float, key: int | None) -> float:
+    """Until when requests for ``key`` may count as sent before the last invalidation that was heard of by ``at``."""
+    # A task hears of it from each that has begun by then, as they share the notes.
+    begun = [each for each in job.attempts if each.started <= at]
     # Who names keys that cannot be NULL drops all answers to keys that can.
-    named = attempt.invalidated if job.source.has_null else [key]
-    last = max((attempt.invalidated.get(each, -inf) for each in named), default=-inf)
-    # The executor hears of it from its next task, and what that one asks at once has the same time.
-    told = [each.started for each in job.attempts if last in each.invalidated.values()]
-    return min(told, default=last - _SECONDS_AT_ONCE) + _SECONDS_AT_ONCE
+    named = (*range(job.keys), None) if job.source.has_null else (key,)
+    last = max((each.invalidated.get(one, -inf) for each in begun for one in named), default=-inf)
+    # What that task asks at once has the same time.
+    told = min((each.started for each in begun if last in each.invalidated.values()), default=last)
+    return told + _SECONDS_AT_ONCE
 
 
 def check_ages(job: Job) -> None:

@@ -62,6 +62,9 @@ LONGEST_OUTAGE = 75.0
 _NEAREST = tuple(OrderCondition("value", operator) for operator in (">=", ">", "<=", "<"))
 _RANGE = OrderCondition("value", until="until")
 
+SMALL_FROM = 10**9
+"""Seeds below make deep worlds only. Of the others most worlds are small: many kinds of them run in the same time."""
+
 ATTEMPTS = 4
 """Spark tries a task so often."""
 
@@ -142,9 +145,11 @@ class Job:
         world.disk = Disk(world)  # type: ignore[attr-defined]
         self.disk: Disk = world.disk  # type: ignore[attr-defined]
         self._numbers = count(1)
-        self.is_stormy = world.chance(0.1)
+        self.is_deep = world.seed < SMALL_FROM or world.chance(0.12)
+        """Whether it has several statements, and more than a few tasks and rows."""
+        self.is_stormy = self.is_deep and world.chance(0.1)
         """Whether many requests meet a source that is down again and again."""
-        self.is_churning = not self.is_stormy and world.chance(0.1)
+        self.is_churning = self.is_deep and not self.is_stormy and world.chance(0.1)
         """Whether answers come, go and are merged again and again, while those before them may still be used."""
         self.keys = self.random.choice((2, 5) if self.is_churning else (2, 5, 12))
         self.source = Source(
@@ -306,7 +311,7 @@ class Job:
             self.disk,
         )
         self.world.setting = "\n".join(map(str, told))
-        most = 10 if self.is_churning else self.random.choice((1, 2, 2, 3, 5))
+        most = 10 if self.is_churning else self.random.choice((1, 2, 2, 3, 5) if self.is_deep else (1, 1, 2))
         for number in range(1, 1 + most):
             self._prepare(number)
             if self.world.chance(self.streaming):
@@ -315,9 +320,10 @@ class Job:
             else:
                 self._run_statement()
         self._settle()
-        self._run_when_all_is_well()
-        self._run_when_source_is_gone()
-        self._settle()
+        if self.is_deep or self.world.chance(0.3):
+            self._run_when_all_is_well()
+            self._run_when_source_is_gone()
+            self._settle()
         self._check_all()
 
     def _choose_faults(self) -> None:
@@ -421,7 +427,7 @@ class Job:
     def _run_statement(self) -> None:
         number = self.next_statement()
         self.world.tell(f"statement {number}")
-        partitions = [self.choose_rows() for _ in range(self.random.choice((1, 1, 2)))]
+        partitions = [self.choose_rows() for _ in range(self.choose_partitions())]
         runs = [
             SimulatedThread(self.world.driver, partial(self.run_task, number, p, rows), f"task {p}")
             for p, rows in enumerate(partitions)
@@ -431,8 +437,11 @@ class Job:
             if run.error is not None and not isinstance(run.error, TaskFailed):
                 raise run.error
 
+    def choose_partitions(self) -> int:
+        return self.random.choice((1, 1, 2) if self.is_deep else (1, 1, 1, 2))
+
     def choose_rows(self) -> list[int | None]:
-        most = 12 if self.is_stormy else self.random.choice((1, 4, 12))
+        most = 12 if self.is_stormy else self.random.choice((1, 4, 12) if self.is_deep else (2, 4, 6))
         nothing = [None] * (3 if self.source.has_null else 1)
         return [
             self.random.choice((*nothing, *range(self.keys))) for _ in range(self.random.randrange(most + 1))

@@ -175,12 +175,13 @@ class Streams:
         failing = random.choice((0.0, 0.0, 0.3))
         self.streams = [
             Stream(job, next(job.stream_numbers), self._choose_batches(), strategy, failing)
-            for _ in range(random.choice((1, 1, 2)))
+            for _ in range(job.choose_partitions())
         ]
 
     def _choose_batches(self) -> list[Batch]:
-        choice = self.job.random.choice
-        return [[self.job.choose_rows() for _ in range(choice((1, 1, 2)))] for _ in range(choice((1, 2, 3)))]
+        job = self.job
+        batches = job.random.choice((1, 2, 3) if job.is_deep else (1, 2))
+        return [[job.choose_rows() for _ in range(job.choose_partitions())] for _ in range(batches)]
 
     def run(self) -> None:
         """Run them to their end, or stop them.
