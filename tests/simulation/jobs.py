@@ -145,12 +145,13 @@ class Job:
         world.disk = Disk(world)  # type: ignore[attr-defined]
         self.disk: Disk = world.disk  # type: ignore[attr-defined]
         self._numbers = count(1)
-        self.is_deep = world.seed < SMALL_FROM or world.chance(0.12)
-        """Whether it has several statements, and more than a few tasks and rows."""
-        self.is_stormy = self.is_deep and world.chance(0.1)
+        is_old = world.seed < SMALL_FROM
+        self.is_stormy = world.chance(0.1 if is_old else 0.05)
         """Whether many requests meet a source that is down again and again."""
-        self.is_churning = self.is_deep and not self.is_stormy and world.chance(0.1)
+        self.is_churning = not self.is_stormy and world.chance(0.1 if is_old else 0.03)
         """Whether answers come, go and are merged again and again, while those before them may still be used."""
+        self.is_deep = is_old or self.is_churning or world.chance(0.08)
+        """Whether it may have more than two statements, and more tasks."""
         self.keys = self.random.choice((2, 5) if self.is_churning else (2, 5, 12))
         self.source = Source(
             world,
@@ -441,7 +442,7 @@ class Job:
         return self.random.choice((1, 1, 2) if self.is_deep else (1, 1, 1, 2))
 
     def choose_rows(self) -> list[int | None]:
-        most = 12 if self.is_stormy else self.random.choice((1, 4, 12) if self.is_deep else (2, 4, 6))
+        most = 12 if self.is_stormy else self.random.choice((1, 4, 12))
         nothing = [None] * (3 if self.source.has_null else 1)
         return [
             self.random.choice((*nothing, *range(self.keys))) for _ in range(self.random.randrange(most + 1))
