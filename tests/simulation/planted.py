@@ -280,22 +280,22 @@ def search_all(bugs: Sequence[PlantedBug], seeds: Sequence[int], processes: int)
     left = iter(bugs)
     found: list[PlantedBug] = []
 
-    def search_some(core: int) -> None:
+    def search_some() -> None:
         for bug in left:
-            outcome = _search_in_process(bug, seeds, core)
+            outcome = _search_in_process(bug, seeds)
             found.extend([bug] * outcome.startswith("found"))
             print(f"{bug.name}: {bug.does}\n  {outcome}", flush=True)
 
     with ThreadPoolExecutor(processes) as pool:
-        for each in [pool.submit(search_some, core) for core in range(processes)]:
+        for each in [pool.submit(search_some) for _ in range(processes)]:
             each.result()
     print(f"{len(found)} of {len(bugs)} found")
     return len(found)
 
 
-def _search_in_process(bug: PlantedBug, seeds: Sequence[int], core: int) -> str:
+def _search_in_process(bug: PlantedBug, seeds: Sequence[int]) -> str:
     context = get_context("spawn")
-    with ProcessPoolExecutor(1, context, begin_process, (context.Value("i", core),)) as pool:
+    with ProcessPoolExecutor(1, context, begin_process) as pool:
         try:
             outcome = pool.submit(search, bug, seeds).result()
         except BrokenProcessPool:

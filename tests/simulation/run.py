@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import gc
 import os
 import sys
@@ -10,11 +11,11 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import ExitStack, suppress
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from itertools import chain, count, islice
 from math import inf
 from multiprocessing import get_context
-from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
 from tests.simulation.files import new_folder
@@ -28,6 +29,8 @@ FAILED_ONCE = Path(__file__).with_name("failed_once.txt")
 _AT_ONCE = 50
 _SHOWN = 5
 _TRACED = 60
+_LONGEST_RUN = 120.0
+"""Real seconds, of which a run takes a part of one: longer ones wait for something real."""
 
 
 def run_seed(seed: int) -> World:
@@ -77,18 +80,19 @@ def seeds_that_failed_once() -> list[int]:
 
 
 def run_seeds(seeds: list[int]) -> list[str]:
-    """The stories of those ``seeds`` that fail."""
-    return [story for seed in seeds if (story := story_of(seed)) is not None]
+    """The stories of those ``seeds`` that fail; one that hangs ends the process, which prints where."""
+    stories = []
+    for seed in seeds:
+        faulthandler.dump_traceback_later(_LONGEST_RUN, exit=True)
+        story = story_of(seed)
+        faulthandler.cancel_dump_traceback_later()
+        if story is not None:
+            stories.append(story)
+    return stories
 
 
-def begin_process(begun: Synchronized[int]) -> None:
-    """Let a process of a pool live in the simulated world from now on, on the next core after ``begun``."""
-    with begun.get_lock():
-        number = begun.value
-        begun.value += 1
-    with suppress(AttributeError, OSError):  # threads take turns sooner where they stay on one core
-        cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[number % len(cores)]})
+def begin_process() -> None:
+    """Let a process of a pool live in the simulated world from now on."""
     _kept.enter_context(simulated())
 
 
@@ -100,18 +104,24 @@ def run_beside(seeds: Iterator[int], seconds: float, processes: int) -> tuple[in
     """Run ``seeds`` until there are none, the time is up, or some fail: how many ran, and the stories of those."""
     until, runs = time.monotonic() + seconds, 0
     stories: list[str] = []
-    waiting: deque[tuple[int, Future[list[str]]]] = deque()
+    waiting: deque[tuple[list[int], Future[list[str]]]] = deque()
     context = get_context("spawn")
-    with ProcessPoolExecutor(processes, context, begin_process, (context.Value("i", 0),)) as pool:
+    with ProcessPoolExecutor(processes, context, begin_process) as pool:
         while True:
             is_over = time.monotonic() >= until or len(stories) >= _SHOWN
             while len(waiting) < 2 * processes and not is_over and (chunk := list(islice(seeds, _AT_ONCE))):
-                waiting.append((len(chunk), pool.submit(run_seeds, chunk)))
+                waiting.append((chunk, pool.submit(run_seeds, chunk)))
             if not waiting:
                 return runs, stories
-            size, answer = waiting.popleft()
-            stories += answer.result()
-            runs += size
+            chunk, answer = waiting.popleft()
+            try:
+                stories += answer.result()
+            except BrokenProcessPool:
+                stories.append(
+                    f"the process of seeds {chunk[0]} to {chunk[-1]} has died, or that of the next"
+                )
+                return runs, stories
+            runs += len(chunk)
 
 
 def main() -> None:

@@ -33,10 +33,6 @@ LONGEST_RUN = 1e6
 """Nor does one that takes more seconds of its own."""
 
 
-_LONGEST_TURN = 30.0
-"""Real seconds: a thread that waits for something real hangs."""
-
-
 class Killed(BaseException):
     """The process was killed: nothing that it does from now on has any effect."""
 
@@ -95,7 +91,7 @@ class SimulatedProcess:
 
 
 class SimulatedThread:
-    """A thread of a process, which runs while it has its turn."""
+    """A thread of a process, which runs while it has its turn: a stack of its own on the one real thread."""
 
     def __init__(self, process: SimulatedProcess, work: Callable[[], object], name: str) -> None:
         self.process, self.name = process, name
@@ -115,7 +111,7 @@ class SimulatedThread:
         """In which the loop wakes it."""
         self.on_loop.run(_lane.set, self.lane)
         process.threads.append(self)
-        self._stack = greenlet(self._run)
+        self._stack, self._before = greenlet(self._run), getcurrent()
         self._stack.gr_context = context
         self.wake()
 
@@ -134,7 +130,7 @@ class SimulatedThread:
         if not self.is_over:
             running = asyncio._get_running_loop()
             asyncio._set_running_loop(None)  # a thread has none
-            self._stack.parent = getcurrent()
+            self._stack.parent = self._before = getcurrent()
             self._stack.switch()
             asyncio._set_running_loop(running)
 
@@ -147,7 +143,7 @@ class SimulatedThread:
         """Wait until somebody wakes it; called on the thread itself."""
         if self.process.is_dead or self.world.is_over:
             raise Killed
-        self._stack.parent.switch()
+        self._before.switch()
         self.process.work()
 
     def let_others_run(self) -> None:
