@@ -75,7 +75,7 @@ class HeldTable:
         """
         if invalidations is not None:
             # Another task of this process may be between its look and its answer, and takes these then.
-            invalidations.look(self._clock())
+            invalidations.look(self._clock)
         self._spec, self._invalidations = spec, invalidations
         note = self._generations.noted()
         if note is not None and note.kind == "cache" and self._generations.newest() is None:
@@ -155,7 +155,7 @@ class HeldTable:
 
     def _valid_generation(self) -> Generation:
         if self._invalidations is not None:
-            self._invalidations.look(self._clock())
+            self._invalidations.look(self._clock)
         current = self._generations.opened()
         return current if current is not None and self._is_valid(current) else self._load_first()
 

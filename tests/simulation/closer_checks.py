@@ -126,14 +126,12 @@ def check_cache_answers(job: Job) -> None:
     cache = settings.cache
     if cache is None or cache.expire_after_access is not None or settings.retry.on_rows is not None:
         return
-    if job.is_machine_reset and settings.invalidations:
-        return  # each process takes a damaged note for one of the moment in which it reads it
     misses = 0.0 if settings.retry.on_miss else cache.missing_ttl or 0.0
     for attempt in job.attempts:
         for ask in job.asks_of(attempt):
             for key in ask.keys:
                 known = remembered(job, attempt, key)
-                if known is None or known.at <= _heard_at(job, ask.at, key):
+                if known is None or known.at <= _heard_at(job, ask.at, key, known):
                     continue
                 longest = cache.expire_after_write if known.outcomes[key] else misses
                 if ask.at - known.at < longest * (1 - _JITTER):
@@ -143,8 +141,11 @@ def check_cache_answers(job: Job) -> None:
                     )
 
 
-def _heard_at(job: Job, at: float, key: int | None) -> float:
-    """Until when requests for ``key`` may count as sent before the last invalidation that was heard of by ``at``."""
+def _heard_at(job: Job, at: float, key: int | None, known: Ask) -> float:
+    """Until when requests for ``key`` may count as sent before the last invalidation that was heard of by ``at``.
+
+    ``known`` is a request that was sent later.
+    """
     # A task hears of it from each that has begun by then, as they share the notes.
     begun = [each for each in job.attempts if each.started <= at]
     # Who names keys that cannot be NULL drops all answers to keys that can.
@@ -152,7 +153,11 @@ def _heard_at(job: Job, at: float, key: int | None) -> float:
     last = max((each.invalidated.get(one, -inf) for each in begun for one in named), default=-inf)
     # What that task asks at once has the same time.
     told = min((each.started for each in begun if last in each.invalidated.values()), default=last)
-    return told + _SECONDS_AT_ONCE
+    heard = told + _SECONDS_AT_ONCE
+    if not job.is_machine_reset or not job.spec.settings.invalidations:
+        return heard
+    # The note may be lost or damaged. A task writes another one before it asks, and all others keep to that.
+    return max(heard, min(each.at for each in job.source.asked if each.thread is known.thread))
 
 
 def check_ages(job: Job) -> None:

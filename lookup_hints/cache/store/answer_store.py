@@ -178,7 +178,7 @@ class Store:
     def _refresh_segments(self) -> None:
         """Map what is new, and let go of what is gone."""
         if self._invalidations is not None:
-            self._invalidations.look(self._clock())
+            self._invalidations.look(self._clock)
         while True:
             there = self._folder.filed()
             self._unreadable &= set(there)

@@ -76,16 +76,21 @@ def _checksum_of(body: bytes) -> bytes:
     return blake2b(body, digest_size=_CHECKSUM).digest()
 
 
-def _decode_notes(data: bytes, now: float) -> _Notes:
-    """Decode a file; a damaged one invalidates everything."""
+def _decode_notes(data: bytes) -> _Notes | None:
+    """Decode a file; None where it is damaged."""
     body = data[_CHECKSUM:]
     count, rest = divmod(len(body) - _HEAD.size, 16)
     if count < 0 or rest or data[:_CHECKSUM] != _checksum_of(body):
-        return _Notes(now, 0, np.zeros(0, np.uint64), np.zeros(0))
+        return None
     hashes = np.frombuffer(body, np.uint64, count, _HEAD.size)
     moments = np.frombuffer(body, np.float64, count, _HEAD.size + 8 * count)
     before, columns_hash = _HEAD.unpack_from(body)
     return _Notes(before, columns_hash, hashes, moments)
+
+
+def _notes_of_all(now: float) -> _Notes:
+    """Notes that invalidate everything."""
+    return _Notes(now, 0, np.zeros(0, np.uint64), np.zeros(0))
 
 
 # The driver reaches no worker: it knows neither hosts nor folders. So every plan that is made later carries
@@ -143,32 +148,43 @@ class Invalidations:
                 return
             self._folder.sweep()
             old = [each for each in self._list_files() if each[1] == who]
-            notes = [_decode_notes((self._folder.path / each[0]).read_bytes(), now) for each in old]
+            read = [_decode_notes((self._folder.path / each[0]).read_bytes()) for each in old]
+            notes = [_notes_of_all(now) if each is None else each for each in read]
             new = _merge_notes([*notes, self._new_notes(keys, now)], since=now - longest)
             new = new if len(new.hashes) <= most else self._new_notes(None, now)
             self._folder.put(f"{who}.{number}.taken", new.encoded(), [each[0] for each in old])
 
     def _new_notes(self, keys: pa.Table | None, now: float) -> _Notes:
-        none = _Notes(_NEVER, 0, np.zeros(0, np.uint64), np.zeros(0))
         if keys is None:
-            return replace(none, before=now)
+            return _notes_of_all(now)
         hashes = np.unique(hashes_of(comparable(keys)))
         return _Notes(_NEVER, _columns_hash(keys.schema), hashes, np.full(len(hashes), now))
 
-    def look(self, now: float) -> None:
-        """See what is new.
+    def look(self, clock: Callable[[], float]) -> None:
+        """See what is new. A damaged file invalidates everything until now.
 
         Raises:
             OSError: the folder is not there any more.
         """
         names = [each[0] for each in self._list_files()]
-        self._notes = {name: self._notes.get(name) or self._read_notes(name, now) for name in names}
+        self._notes = {name: self._notes.get(name) or self._read_notes(name, clock) for name in names}
 
-    def _read_notes(self, name: str, now: float) -> _Notes:
-        try:
-            return _decode_notes((self._folder.path / name).read_bytes(), now)
-        except FileNotFoundError:  # a newer one has come in its place
-            return _decode_notes(b"", now)
+    def _read_notes(self, name: str, clock: Callable[[], float]) -> _Notes:
+        with suppress(FileNotFoundError):  # a newer one has come in its place
+            return _decode_notes((self._folder.path / name).read_bytes()) or self._replace_notes(name, clock)
+        return _notes_of_all(clock())
+
+    # One moment for all processes: one that found the damage later would drop answers that others have
+    # asked for since. (docs/decisions/0160)
+    def _replace_notes(self, name: str, clock: Callable[[], float]) -> _Notes:
+        """Put notes that invalidate everything in the place of damaged ones, unless another process has."""
+        notes = _notes_of_all(clock())
+        with suppress(OSError), locked(self._folder.path / "taken"):
+            there = _decode_notes((self._folder.path / name).read_bytes())
+            if there is None:
+                self._folder.put(name, notes.encoded(), ())
+            return there or notes
+        return notes  # nothing can be written: each process has a moment of its own
 
     @property
     def before(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from lookup_hints.cache.store.answer_store import Store
 from lookup_hints.cache.store.invalidations import Invalidations
+from lookup_hints.cache.store.segment_files import Folder
 from tests.unit.cache.support import AGES, KEYS, SCHEMA, Clock, asked, keys, learned, store
 
 LONGEST = 1000.0
@@ -104,6 +106,45 @@ def test_a_damaged_note_takes_everything_back(tmp_path: Path, clock: Clock, harm
     invalidate(tmp_path, clock, 1, 2)
     (file,) = tmp_path.rglob("*.taken")
     file.write_bytes(harm)
+    assert asked(one, [1]) == {}
+    clock.now += 1
+    one.learn([learned({1: ["b"]})])
+    assert asked(one, [1]) == {1: ["b"]}
+
+
+def test_who_finds_a_damaged_note_late_drops_no_answer_that_others_have_learned_since(
+    tmp_path: Path, clock: Clock
+) -> None:
+    one, late = store(tmp_path, clock), store(tmp_path, clock)
+    invalidate(tmp_path, clock, 1, 2)
+    (file,) = tmp_path.rglob("*.taken")
+    file.write_bytes(b"damaged")
+    one.learn([learned({1: ["a"]})])
+    assert asked(one, [1]) == {}
+    for _ in range(3):
+        clock.now += 1
+        one.learn([learned({1: ["b"]})])
+        clock.now += 1
+        assert asked(late, [1]) == {1: ["b"]}
+        late = store(tmp_path, clock)
+    clock.now += 1
+    invalidate(tmp_path, clock, 2, 2)
+    assert asked(late, [1]) == {1: ["b"]}
+
+
+def test_a_damaged_note_that_cannot_be_replaced_takes_back_what_was_there(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = store(tmp_path, clock)
+    one.learn([learned({1: ["a"]})])
+    invalidate(tmp_path, clock, 1, 2)
+    (file,) = tmp_path.rglob("*.taken")
+    file.write_bytes(b"damaged")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space is left")
+
+    monkeypatch.setattr(Folder, "put", fail)
     assert asked(one, [1]) == {}
     clock.now += 1
     one.learn([learned({1: ["b"]})])

@@ -125,7 +125,7 @@ def cache_notes(data: bytes) -> None:
         if kind == b"t":
             (folder / "cafe.3.taken").write_bytes(content)
             (folder / f"{invalidations.source}.7.taken").write_bytes(_with_checksum(content))
-            invalidations.look(clock())
+            invalidations.look(clock)
             invalidations.allow(np.arange(4, dtype=np.uint64), np.full(4, clock()))
             invalidations.invalidate("cafe", 4, None, clock(), 100.0)
         elif kind == b"c":
