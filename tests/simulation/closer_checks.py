@@ -148,9 +148,7 @@ def _heard_at(job: Job, at: float, key: int | None, known: Ask) -> float:
     """
     # A task hears of it from each that has begun by then, as they share the notes.
     begun = [each for each in job.attempts if each.started <= at]
-    # Who names keys that cannot be NULL drops all answers to keys that can.
-    named = (*range(job.keys), None) if job.source.has_null else (key,)
-    last = max((each.invalidated.get(one, -inf) for each in begun for one in named), default=-inf)
+    last = max((each.invalidated.get(key, -inf) for each in begun), default=-inf)
     # What that task asks at once has the same time.
     told = min((each.started for each in begun if last in each.invalidated.values()), default=last)
     heard = told + _SECONDS_AT_ONCE

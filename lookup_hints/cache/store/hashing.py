@@ -53,20 +53,23 @@ def is_null_key(field: pa.Field) -> bool:
     return field.metadata is not None and _NULL_IS_KEY.items() <= field.metadata.items()
 
 
+_IS_NULL = "is_null"
+
+
 # A second column tells NULL from each value, as no bits of a number are left to do so. (docs/decisions/0269)
 def comparable(keys: pa.Table) -> pa.RecordBatch:
     """``keys`` so that equal values are equal bits, as SQL's join has it: -0.0 is 0.0 and NaN equals NaN.
 
     A column in which NULL is a key becomes two: its values, and whether they are NULL.
     """
-    columns = []
-    for field, column in zip(keys.schema, keys.columns, strict=True):
+    columns = {}
+    for number, (field, column) in enumerate(zip(keys.schema, keys.columns, strict=True)):
         values = _one_zero_and_nan(column.combine_chunks())
         if is_null_key(field):
-            columns += [pc.if_else(values.is_null(), _zero_of_type(values.type), values), values.is_null()]
-        else:
-            columns.append(values)
-    return pa.RecordBatch.from_arrays(columns, names=[f"key{number}" for number in range(len(columns))])
+            columns[f"{_IS_NULL}{number}"] = values.is_null()
+            values = pc.if_else(values.is_null(), _zero_of_type(values.type), values)
+        columns[f"key{number}"] = values
+    return pa.RecordBatch.from_arrays([*columns.values()], names=[*columns])
 
 
 def _zero_of_type(kind: pa.DataType) -> pa.Scalar:
@@ -94,8 +97,18 @@ def equal(one: pa.RecordBatch, other: pa.RecordBatch) -> npt.NDArray[np.bool_]:
 
 
 def hashes_of(keys: pa.RecordBatch) -> Hashes:
-    """The hashes of ``comparable`` keys; all bits of each are equally good."""
-    return reduce(lambda one, other: _mix_bits(one * _ODD_TOO + other), map(_hash_column, keys.columns))
+    """The hashes of ``comparable`` keys; all bits of each are equally good.
+
+    A key without a NULL has the same hash whether NULL is a key or not.
+    """
+    columns = [*zip(keys.schema.names, keys.columns, strict=True)]
+    values = [_hash_column(column) for name, column in columns if not name.startswith(_IS_NULL)]
+    hashes = reduce(lambda one, other: _mix_bits(one * _ODD_TOO + other), values)
+    for number, (name, column) in enumerate(columns, 1):
+        if name.startswith(_IS_NULL) and column.true_count:
+            is_null = column.to_numpy(zero_copy_only=False)
+            hashes = np.where(is_null, _mix_bits((hashes ^ _ODD) + np.uint64(number)), hashes)
+    return hashes
 
 
 def in_order(hashes: Hashes) -> tuple[Positions, Hashes]:

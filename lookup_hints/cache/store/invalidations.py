@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lookup_hints.cache.store.hashing import Hashes, comparable, hashes_of, is_null_key
+from lookup_hints.cache.store.hashing import Hashes, comparable, hashes_of
 from lookup_hints.cache.store.segment_entries import Chosen
 from lookup_hints.cache.store.segment_files import Folder, StoreLimits, locked
 
@@ -224,7 +224,7 @@ def _notes_after(notes: _Notes, moment: float) -> _Notes:
 
 def _columns_hash(schema: pa.Schema) -> int:
     """A number that differs for other columns or types, in whatever order they are asked by."""
-    text = repr([(field.name, str(field.type), *(["or NULL"] * is_null_key(field))) for field in schema])
+    text = repr([(field.name, str(field.type)) for field in schema])
     (number,) = hashes_of(pa.RecordBatch.from_arrays([pa.array([text])], names=["key"])).tolist()
     return int(number)
 

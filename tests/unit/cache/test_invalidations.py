@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from lookup_hints.cache.store.answer_store import Store
 from lookup_hints.cache.store.invalidations import Invalidations
 from lookup_hints.cache.store.segment_files import Folder
-from tests.unit.cache.support import AGES, KEYS, SCHEMA, Clock, asked, keys, learned, store
+from lookup_hints.engine.arrow import NULL_IS_KEY
+from tests.unit.cache.support import AGES, KEYS, SCHEMA, UNLIMITED, Clock, asked, keys, learned, store
 
 LONGEST = 1000.0
 
@@ -86,6 +87,20 @@ def test_a_store_of_other_columns_has_any_row_of_these_keys(tmp_path: Path, cloc
     assert asked(other, ["x"], by_zip) == {"x": ["a"]}
     invalidate(tmp_path, clock, 1, 7)
     assert asked(other, ["x"], by_zip) == {}
+
+
+def test_a_store_in_which_null_is_a_key_asks_only_the_invalidated_keys_again(
+    tmp_path: Path, clock: Clock
+) -> None:
+    path, marked = tmp_path / "lookup_hints", pa.field("id", pa.int64(), metadata=NULL_IS_KEY)
+    schema = pa.schema([marked, SCHEMA.field("name")])
+    notes = Invalidations(path, pa.schema([marked]))
+    null_safe = Store(path / "null-safe", UNLIMITED, AGES, clock, notes)
+    null_safe.learn([learned({1: ["a"], 2: ["b"], None: ["nobody"]}, schema, when=clock.now)])
+    invalidate(tmp_path, clock, 1, 1)
+    assert asked(null_safe, [1, 2, None], schema) == {2: ["b"], None: ["nobody"]}
+    invalidate(tmp_path, clock, 2, whole=True)
+    assert asked(null_safe, [1, 2, None], schema) == {}
 
 
 def test_a_primary_key_that_changes_takes_the_older_keys_back_with_all_others(

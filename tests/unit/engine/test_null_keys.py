@@ -100,9 +100,21 @@ def test_a_cache_tells_null_from_each_value(kind: pa.DataType, zero: Any) -> Non
     assert not hash_is_exact(marked.schema)
     hashes = hashes_of(compared).tolist()
     assert hashes[0] == hashes[2] != hashes[1]
+    assert hashes[1] == hashes_of(comparable(pa.table({"k": column}))).tolist()[1], "as where NULL is no key"
     assert equal(compared, compared.take(pa.array([2, 2, 0]))).tolist() == [True, False, True]
     assert is_marked(marked.schema.field(0))
     assert is_null_key(marked.schema.field(0)), "both rooms know the same mark"
+
+
+def test_null_has_the_hash_of_no_small_number_and_of_no_other_null() -> None:
+    marked = [pa.field(name, pa.int64(), metadata=NULL_IS_KEY) for name in "ab"]
+    numbers = [None, *range(-1000, 1000)]
+    both = pa.table([numbers, [None] * len(numbers)], schema=pa.schema(marked))
+    turned = pa.table([[None] * len(numbers), numbers], schema=pa.schema(marked))
+    alone = both.select(["a"])
+    assert len(set(hashes_of(comparable(alone)).tolist())) == len(numbers)
+    hashes = [*hashes_of(comparable(both)).tolist(), *hashes_of(comparable(turned)).tolist()]
+    assert len(set(hashes)) == 2 * len(numbers) - 1, "both are NULL in one key of each"
 
 
 def test_keys_of_other_lookups_are_compared_as_before() -> None:
