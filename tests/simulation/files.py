@@ -215,6 +215,12 @@ class SimulatedPath(type(Path())):  # type: ignore[misc]
 
     __slots__ = ()
 
+    def iterdir(self) -> Iterator[Any]:
+        return iter(sorted(super().iterdir()))
+
+    def glob(self, pattern: str) -> Iterator[Any]:
+        return iter(sorted(super().glob(pattern)))
+
     def rename(self, target: Any) -> Any:
         found = disk()
         found.touch("renaming", self)

@@ -396,7 +396,7 @@ class Job:
     def _leave_strange_files(self) -> None:
         """Another version, or somebody else, leaves files in all folders."""
         self.has_strange_files = True
-        for folder in [each for each in self.executor.rglob("*") if each.is_dir()]:
+        for folder in [each for each in sorted(self.executor.rglob("*")) if each.is_dir()]:
             for name in (
                 "000000000007.1.abc.segment",
                 "x.tmp",
