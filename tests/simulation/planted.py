@@ -21,7 +21,7 @@ from typing import Any
 from tests.simulation.run import begin_process, run_seed
 from tests.simulation.world import Broken
 
-MOST_RUNS = 3_000
+MOST_RUNS = 10_000
 """So many seeds are tried, one after the other."""
 
 

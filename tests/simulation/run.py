@@ -19,7 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tests.simulation.files import new_folder
-from tests.simulation.jobs import Job
+from tests.simulation.jobs import SMALL_FROM, Job
 from tests.simulation.seams import simulated
 from tests.simulation.world import World
 
@@ -135,10 +135,10 @@ def main() -> None:
     if options.planted is not None:
         from tests.simulation.planted import MOST_RUNS, bugs_named, search_all
 
-        first, bugs = options.seed or 0, bugs_named(options.planted)
+        first, bugs = options.seed or SMALL_FROM, bugs_named(options.planted)
         some = range(first, first + (options.runs or MOST_RUNS))
         sys.exit(search_all(bugs, some, min(options.processes, len(bugs))) < len(bugs))
-    first = options.seed if options.seed is not None else time.time_ns() // 1000 % 10**9
+    first = options.seed if options.seed is not None else SMALL_FROM + time.time_ns() // 1000 % 10**9
     print(f"seed {first}", flush=True)
     seeds: Iterable[int] = count(first) if options.runs is None else range(first, first + options.runs)
     if options.seed is None:
