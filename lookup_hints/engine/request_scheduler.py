@@ -367,25 +367,30 @@ class RequestScheduler:
         failures = self._settling.several_rows(placed)
         if isinstance(answer, Outcomes):
             failures |= answer.failures
-        if failures:
+        self._check_positions(ask, failures)
+        rest, placed, notes = (
+            ask.without_failed(placed, failures, notes) if failures else (ask, placed, notes)
+        )
+        for part, share in rest.shares(placed):
+            self._settling.judge(part, share, rest.asked, now, rest.notes_of(part, notes))
+        if failures:  # last: they may fail the task, and a cache keeps what was answered
             self._take_failures(ask, failures, now)
-            ask, placed, notes = ask.without_failed(placed, failures, notes)
-        for part, share in ask.shares(placed):
-            self._settling.judge(part, share, ask.asked, now, ask.notes_of(part, notes))
 
     def _drop_unasked_rows(self, strangers: pa.Table, asked: pa.Table) -> None:
         self.recorder.count(unasked_rows=strangers.num_rows)
         self._state.events.dropped(strangers, asked)
 
+    def _check_positions(self, ask: ScheduledRequest, failures: Mapping[int, Exception]) -> None:
+        count = ask.request.keys.num_rows
+        stranger = next((each for each in failures if not 0 <= each < count), None)
+        if stranger is not None:
+            name = connector_name(self._state.spec)
+            raise AnswerError(f"{name} failed key {stranger}; it was asked {counted(count, 'key')} (from 0).")
+
     def _take_failures(self, ask: ScheduledRequest, failures: Mapping[int, Exception], now: float) -> None:
         """Each key fails for its own reason; those of one reason fail together."""
         alike: dict[int, list[int]] = {}
-        name, count = connector_name(self._state.spec), ask.request.keys.num_rows
         for position, error in failures.items():
-            if not 0 <= position < count:
-                raise AnswerError(
-                    f"{name} failed key {position}; it was asked {counted(count, 'key')} (from 0)."
-                )
             alike.setdefault(id(error), []).append(position)
         for positions in alike.values():
             failed = ask.among(pa.array(positions, pa.int32()))

@@ -309,9 +309,16 @@ class RowRunner(AsyncRunner):
             return
         self._untold = 0
         self._report_times()
-        try:
-            for asked in [each for each in self._asked if each.finished]:
+        for asked in [each for each in self._asked if each.finished]:
+            try:
                 self._report_request(asked)
+            except Exception as failure:  # other requests are reported all the same: a cache keeps answers
+                self._fail_run(failure)
+        if self._failure is None:
+            self._go_on_asking()
+
+    def _go_on_asking(self) -> None:
+        try:
             if self._waiting and not self._scheduler.has_room_for(self._in_flight):
                 self._return_unasked()
         except Exception as failure:

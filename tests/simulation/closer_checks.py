@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING
 
-from lookup_hints.errors import AnswerTooLarge, ConnectorError, TooManyRequests
+from lookup_hints.errors import AnswerTooLarge, ConnectorError
 from lookup_hints.limits import circuit_breaker
 from lookup_hints.limits.circuit_breaker import _OPEN_SECONDS, _PROBE_SECONDS, PROBES
 from lookup_hints.limits.origin_limiter import OriginLimiter
@@ -83,10 +83,8 @@ def remembered(job: Job, attempt: Attempt, key: int | None) -> Ask | None:
     cache = job.spec.settings.cache
     if cache is None or cache.max_rows or cache.max_bytes or job.disk.failing:
         return None  # rows may go
-    # Out of requests, a task fails at once, and answers that came with that refusal are lost.
-    is_lost = {each.thread for each in job.attempts if each.is_cut or isinstance(each.error, TooManyRequests)}
-    over = [each for each in job.attempts if each.is_done or each.error is not None]
-    ended = {each.thread: each.ended for each in over if each.thread not in is_lost}
+    over = [each for each in job.attempts if (each.is_done or each.error is not None) and not each.is_cut]
+    ended = {each.thread: each.ended for each in over}
     asks = [each for each in job.source.asked if key in each.keys and each.at < attempt.started]
     # What a task has learned it may write when it ends, as the newest of all; so may who asks beside the tasks.
     if not asks or any(ended.get(each.thread, inf) >= attempt.started for each in asks):

@@ -13,14 +13,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lookup_hints.engine.arrow import Keys
+from lookup_hints.engine.arrow import Keys, Placed
 from lookup_hints.engine.async_runner import run_async
 from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.permits import UNLIMITED, RequestLimiter
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.row_runner import RowRunner
 from lookup_hints.engine.sync_runner import run_sync
-from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout, OptionError, Problem
+from lookup_hints.errors import (
+    AnswerError,
+    ConnectorError,
+    LookupTimeout,
+    OptionError,
+    Problem,
+    TooManyRequests,
+)
 from lookup_hints.limits.origin_limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import Rules, in_memory
 from lookup_hints.spi import AsyncRowLookup, OrderCondition, ReportsOutcomes, SyncRowLookup, TakeRows
@@ -243,6 +250,32 @@ def test_a_failure_names_its_key_and_cancels_the_others(loop: VirtualLoop) -> No
         list(run(loop, people, keys(0, 1, 2)))
     assert sorted(people.cancelled) == [0, 2]
     assert loop.time() < 2.0
+
+
+@pytest.mark.parametrize("error", [ConnectorError("no luck"), TooManyRequests("no more than 5")])
+def test_answers_that_come_with_the_failure_of_a_task_are_learned(
+    loop: VirtualLoop, error: Exception
+) -> None:
+    class Refused(People):
+        def lookup_row(self, request: RowRequest) -> Rows:
+            if request.key["id"] in (1, 3):
+                raise error
+            return super().lookup_row(request)
+
+    learned: list[tuple[list[int], list[str]]] = []
+
+    def learn(keys: pa.Table, found: Placed, *_: object) -> None:
+        learned.append((keys["id"].to_pylist(), found.rows["name"].to_pylist()))
+
+    people = Refused()
+    lookup = spec(people, asynchronous=True, capacity=9)
+    runner = RowRunner(RequestScheduler(lookup, Random(1), learn=learn), people, people.alookup_row, 9)
+    loop.call(runner.feed(keys(0, 1, 2)))
+    loop.call(runner.feed(keys(3, 4)))
+    with pytest.raises(type(error), match=str(error)):
+        loop.call(runner.progress())
+    loop.call(runner.close())
+    assert learned == [([0, 2], ["n0", "n2"]), ([4], ["n4"])]
 
 
 def test_only_the_slow_key_runs_out_of_time(loop: VirtualLoop) -> None:
