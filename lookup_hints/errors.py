@@ -225,6 +225,9 @@ _PYTHON_ERROR = re.compile(
 
 def cause_of(error: BaseException) -> str:
     """One line that says what went wrong: the lookup's own error, if Spark's message contains one."""
+    # PySpark closes what it could not open, and so hides why it could not.
+    if isinstance(error, UnboundLocalError) and error.__context__ is not None:
+        return cause_of(error.__context__)
     text = str(error).strip() or type(error).__name__
     found = _OWN_ERROR.findall(text) or _PYTHON_ERROR.findall(text)
     line = found[-1] if found else text.splitlines()[0]

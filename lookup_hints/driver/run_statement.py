@@ -213,7 +213,11 @@ def start_stream(prepared: Prepared, insert: StreamInsert, scope: StatementScope
         )
     )
     query = started.supervised
-    return scope.rows("query STRING, id STRING", [(query.name, str(query.query.id))])
+    try:
+        return scope.rows("query STRING, id STRING", [(query.name, str(query.query.id))])
+    except Exception:  # a statement that fails leaves no query
+        query.stop()
+        raise
 
 
 def is_stream(refused: Prepared, scope: StatementScope) -> bool:

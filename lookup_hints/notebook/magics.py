@@ -352,14 +352,21 @@ def _note_line(text: str) -> Shown:
 
 
 def find_spark(namespace: Mapping[str, Any]) -> SparkSession | None:
-    """The Spark session that a notebook means: its variable ``spark``, else the active one, if any."""
+    """The Spark session that a notebook means: its variable ``spark``, else the active or default one."""
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession as Classic
 
     own = namespace.get("spark")
     kinds = ((kind.__name__, kind.__module__) for kind in type(own).__mro__)
     is_session = any(name == "SparkSession" and module.startswith("pyspark.sql") for name, module in kinds)
-    found: SparkSession | None = own if is_session else Classic.getActiveSession()
-    return found
+    if is_session:
+        session: SparkSession | None = own
+        return session
+    try:
+        # None is active in other threads, nor after an interrupt: then Spark answers in a new thread.
+        return Classic.active()
+    except PySparkRuntimeError:
+        return None
 
 
 def values_for(text: SqlText, given: Mapping[str, Any], namespace: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import pytest
 
 from lookup_hints import LookupSession
 from lookup_hints.cli.main import main
+from lookup_hints.driver.statement_scope import StatementScope
 from lookup_hints.errors import ConnectorError, QueryError
 from lookup_hints.streaming.restart_strategy import ExponentialDelayRestart, FixedDelayRestart, NoRestart
 from lookup_hints.streaming.supervisor import Status
@@ -496,6 +497,27 @@ def run_job(folder: Path, more: str = "") -> int:
     text = JOB.format(folder=folder, name=name, connector=connector, more=more)
     job.write_text(text, encoding="utf-8")
     return main(["run", str(job)])
+
+
+def test_a_statement_that_fails_after_the_start_leaves_no_query(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ConnectionError("no answer")
+
+    place.sql("CREATE TABLE out (n BIGINT) USING parquet")
+    place.sql("SET lookup.stream.trigger = processing-time 1 h")
+    insert = f"INSERT INTO out SELECT v.id {JOIN}"
+    with monkeypatch.context() as patch:
+        patch.setattr(StatementScope, "rows", fail)
+        with pytest.raises(ConnectionError):
+            place.session.sql(insert)
+    (stream,) = place.session.streams.started
+    assert stream.supervised.status is Status.STOPPED
+    assert not place.spark.streams.active
+    place.sql("SET lookup.stream.trigger = available-now")
+    place.stream(insert)
+    assert place.sql("SELECT count(*) FROM out") == [(48,)]
 
 
 def test_a_file_ends_with_the_failure_that_its_strategy_does_not_bear(

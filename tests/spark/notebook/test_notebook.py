@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from traitlets.config import Config
 
 from lookup_hints.errors import QueryError
 from lookup_hints.notebook.magics import _OPTIONS, CellFailed, LookupMagics, find_spark, load, values_for
+from lookup_hints.pyspark_internals import give_up_call
 from lookup_hints.session import LookupSession
 from lookup_hints.sql.sql_text import SqlText
 
@@ -266,6 +268,13 @@ def test_the_session_is_the_variable_or_the_active_one(spark: SparkSession) -> N
     other = spark.newSession()
     assert find_spark({"spark": other}) is other
     assert find_spark({"spark": "a string"}) is not None
+
+
+def test_a_session_is_found_where_none_is_active(spark: SparkSession) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(find_spark, {}).result(60) is not None
+    give_up_call()  # as an interrupt does
+    assert find_spark({}) is not None
 
 
 def test_values_of_the_notebook_are_plain_values() -> None:

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -421,3 +422,19 @@ def test_the_cause_is_found_where_an_old_spark_says_all_in_one_line() -> None:
         " org.apache.spark.api.python.PythonException: lookup_hints.errors.ConnectorError: no answer\n\tat org"
     )
     assert cause_of(RuntimeError(said)) == "ConnectorError: no answer"
+
+
+def test_the_cause_is_what_could_not_be_opened_and_not_what_could_not_be_closed() -> None:
+    def read() -> None:
+        """As PySpark reads the rows of a frame."""
+        try:
+            sockfile = open_socket()
+        finally:
+            sockfile.close()
+
+    def open_socket() -> Any:
+        raise OSError("too many open files")
+
+    with pytest.raises(UnboundLocalError) as raised:
+        read()
+    assert cause_of(raised.value) == "too many open files"
