@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
@@ -31,7 +29,7 @@ from lookup_hints.spi.request_and_answer import LookupRequest
 from tests.queries.test_dataframe import JOINS
 from tests.queries.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
 from tests.spark.answers import Answer, collected
-from tests.spark.elsewhere import FailingConnector, Steps
+from tests.spark.elsewhere import FailingConnector, Steps, names_asked
 from tests.spark.joined import native
 from tests.spark.oracle import Twins
 
@@ -84,7 +82,7 @@ def scenario(new_session: Callable[[], SparkSession], folder: Path) -> Steps:
     twins.dimension("prices", "k BIGINT, kind STRING, price DOUBLE", PRICES)
     session = twins.session
 
-    names = set(json.loads(os.environ["NAMES"]))
+    names = names_asked()
     for name in sorted(STATEMENTS.keys() & names):
         step.run(f"oracle: {name}", lambda name=name: len(twins.check(STATEMENTS[name])))  # type: ignore[misc]
 

@@ -21,6 +21,7 @@ RETRIED = (
     "LOOKUP('table'='p', 'async'='{}', 'retry-predicate'='lookup_miss', 'retry-strategy'='fixed_delay',"
     " 'fixed-delay'='10ms', 'max-attempts'='2')"
 )
+CASES = ("query", "other_actions", "write", "view", "retry, async true", "retry, async false")
 LUCK = {"most_in_flight", "buffer_full", "limit"}
 """Counts that tell of times, though their unit does not say so."""
 
@@ -38,7 +39,7 @@ def told(counts: LookupMetrics) -> dict[str, Any]:
 
 def scenario(spark: SparkSession, folder: Path) -> Steps:
     """All steps; each leaves what came new to the counts of its lookups."""
-    step = Steps()
+    step = Steps(optional=CASES)
     session = LookupSession(spark)
     register_connector("failing", FailingConnector)
     for name, options in (

@@ -16,6 +16,13 @@ from tests.spark.bare_python import OURS, bare_python
 from tests.spark.elsewhere import Steps, cluster
 
 JOIN = "SELECT r.id, t.name FROM range(0, 4, 1, 2) r LEFT JOIN {} t ON r.id = t.id"
+WITHOUT_THE_LIBRARY = (
+    "without_the_library",
+    "without_the_library_by_pandas",
+    "reading_a_whole_table_without_the_library",
+    "a_function_of_ones_own_without_the_library",
+)
+COMPLETE = ("with_all_that_is_needed", "shipped_as_an_archive")
 CONNECTOR = """
 from lookup_connectors.memory import MemoryConnector
 
@@ -26,7 +33,7 @@ class Own(MemoryConnector):
 
 def scenario(spark: SparkSession, folder: Path) -> Steps:
     """All steps. The interpreter of the workers is Spark's setting when a function is made."""
-    step = Steps()
+    step = Steps(optional=(*WITHOUT_THE_LIBRARY, *COMPLETE))
     context = spark.sparkContext
 
     def workers(python: str) -> LookupSession:

@@ -7,14 +7,15 @@ import socket
 import pytest
 
 from tests.processes.cluster_scenario import CHECKED
-from tests.spark.elsewhere import Outcomes, outcomes_of
+from tests.spark.elsewhere import Outcomes, names_of, outcomes_of
 
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return outcomes_of("tests.processes.cluster_scenario", tmp_path_factory.mktemp("cluster"), seconds=540)
+def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    folder = tmp_path_factory.mktemp("cluster")
+    return outcomes_of("tests.processes.cluster_scenario", folder, seconds=540, NAMES=names_of(request))
 
 
 @pytest.mark.parametrize("name", CHECKED)

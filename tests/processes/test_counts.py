@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.elsewhere import Outcomes, outcomes_of
+from tests.spark.elsewhere import Outcomes, names_of, outcomes_of
 from tests.spark.versions import needs_connect_server
 
 pytestmark = pytest.mark.timeout(600)
@@ -25,19 +25,20 @@ STEPS = {
 """Steps of the scenario, each with its tasks."""
 
 
-def outcomes(folder: Path, **environment: str) -> Outcomes:
-    return outcomes_of("tests.processes.counts_scenario", folder, seconds=280, **environment)
+def outcomes(request: pytest.FixtureRequest, folder: Path, **environment: str) -> Outcomes:
+    names = names_of(request)
+    return outcomes_of("tests.processes.counts_scenario", folder, seconds=280, NAMES=names, **environment)
 
 
 @pytest.fixture(scope="module")
-def classic(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return outcomes(tmp_path_factory.mktemp("classic"))
+def classic(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    return outcomes(request, tmp_path_factory.mktemp("classic"))
 
 
 @pytest.fixture(scope="module")
-def connect(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+def connect(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     # SPARK_TESTING lets the server choose a free port.
-    return outcomes(tmp_path_factory.mktemp("connect"), ON_CONNECT="1", SPARK_TESTING="1")
+    return outcomes(request, tmp_path_factory.mktemp("connect"), ON_CONNECT="1", SPARK_TESTING="1")
 
 
 @pytest.mark.parametrize(("step", "tasks"), STEPS.items(), ids=STEPS)

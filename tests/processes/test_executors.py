@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import lookup_hints
-from tests.spark.elsewhere import Outcomes, outcomes_of
+from tests.processes.executors_scenario import COMPLETE, WITHOUT_THE_LIBRARY
+from tests.spark.elsewhere import Outcomes, names_of, outcomes_of
 
 pytestmark = pytest.mark.timeout(600)
 OURS = lookup_hints.__version__
@@ -22,8 +23,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def outcomes(folder: Path) -> Outcomes:
-    return outcomes_of("tests.processes.executors_scenario", folder, seconds=540)
+def outcomes(request: pytest.FixtureRequest, folder: Path) -> Outcomes:
+    return outcomes_of("tests.processes.executors_scenario", folder, seconds=540, NAMES=names_of(request))
 
 
 def here(folder: Path, environment: str) -> str:
@@ -32,15 +33,7 @@ def here(folder: Path, environment: str) -> str:
     return f"worker on {socket.gethostname()} (Python {platform.python_version()}, {python})"
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        "without_the_library",
-        "without_the_library_by_pandas",
-        "reading_a_whole_table_without_the_library",
-        "a_function_of_ones_own_without_the_library",
-    ],
-)
+@pytest.mark.parametrize("step", WITHOUT_THE_LIBRARY)
 def test_a_worker_without_the_library(outcomes: Outcomes, folder: Path, step: str) -> None:
     error = outcomes.failed(step)
     assert f"{here(folder, 'lacking')} does not have lookup_hints {OURS}, which runs lookups there." in error
@@ -102,6 +95,6 @@ def test_a_worker_without_the_users_module(outcomes: Outcomes, folder: Path) -> 
     assert "the place where a connector, a function or a predicate is defined." in error
 
 
-@pytest.mark.parametrize("step", ["with_all_that_is_needed", "shipped_as_an_archive"])
+@pytest.mark.parametrize("step", COMPLETE)
 def test_a_worker_that_has_all_or_is_sent_it(outcomes: Outcomes, step: str) -> None:
     assert outcomes.gave(step) == [[0, None], [1, "Ann"], [2, None], [3, None]]

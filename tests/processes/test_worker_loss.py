@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tests.spark.elsewhere import Outcomes, outcomes_of
+from tests.processes.worker_loss_scenario import KILLED
+from tests.spark.elsewhere import Outcomes, names_of, outcomes_of
 
 pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return outcomes_of("tests.processes.worker_loss_scenario", tmp_path_factory.mktemp("loss"), seconds=350)
+def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    folder = tmp_path_factory.mktemp("loss")
+    return outcomes_of("tests.processes.worker_loss_scenario", folder, seconds=350, NAMES=names_of(request))
 
 
-@pytest.mark.parametrize("step", ["worker", "executor", "executor_of_a_stream"])
+@pytest.mark.parametrize("step", KILLED)
 def test_the_answer_stays_right(outcomes: Outcomes, step: str) -> None:
     gave = outcomes.gave(step)
     assert gave["killed"] == 1

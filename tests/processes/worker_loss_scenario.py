@@ -21,6 +21,7 @@ from lookup_hints.spi.request_and_answer import LookupRequest
 from tests.spark.elsewhere import Steps, cluster
 
 ROWS, PARTS, FALTERS = 4000, 5, 2
+KILLED = ("worker", "executor", "executor_of_a_stream")
 PEOPLE = ", ".join(f'[{n}, "name {n}"]' for n in range(0, 500, 2))
 
 
@@ -85,7 +86,7 @@ def executor(pid: int) -> int:
 
 def scenario(spark: SparkSession, folder: Path) -> Steps:
     """All steps."""
-    step = Steps()
+    step = Steps(optional=KILLED)
     session = LookupSession(spark)
     visits = folder / "visits"
     spark.range(0, ROWS, 1, 4).selectExpr("id", "id % 700 AS person").write.parquet(str(visits))

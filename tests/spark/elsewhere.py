@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +29,20 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 _OUTCOMES = "outcomes.json"
 
 
-class Steps:
-    """The steps of a scenario, run as they are defined; each leaves what it returns, or its error."""
+def names_asked() -> set[str]:
+    """In a scenario, what ``names_of`` gave."""
+    return set(json.loads(os.environ["NAMES"]))
 
-    def __init__(self) -> None:
+
+class Steps:
+    """The steps of a scenario, run as they are defined; each leaves what it returns, or its error.
+
+    Args:
+        optional: steps that are cases of tests, and run only where ``names_of`` has them.
+    """
+
+    def __init__(self, optional: Collection[str] = ()) -> None:
+        self._left_out = set(optional) - names_asked() if optional else set()
         self._outcomes: dict[str, dict[str, Any]] = {}
 
     def __call__(self, step: Callable[[], Any]) -> Callable[[], Any]:
@@ -41,7 +51,9 @@ class Steps:
         return step
 
     def run(self, name: str, step: Callable[[], Any]) -> None:
-        """Run ``step`` under ``name``."""
+        """Run ``step`` under ``name``, if it is asked for."""
+        if name in self._left_out:
+            return
         try:
             self._outcomes[name] = {"gave": step()}
         except Exception as error:  # each step is a test of its own, and the next ones still count
@@ -72,9 +84,14 @@ class Outcomes:
 
 
 def names_of(request: pytest.FixtureRequest) -> str:
-    """The names that tests of this file ask for, as JSON: with ``--share`` they are not all."""
-    calls = (getattr(item, "callspec", None) for item in request.session.items if item.path == request.path)
-    return json.dumps(sorted(call.params["name"] for call in calls if call and "name" in call.params))
+    """The names and steps that tests of this file ask for, as JSON: with ``--share`` they are not all."""
+    items = (item for item in request.session.items if item.path == request.path)
+    calls = (
+        item.callspec.params
+        for item in items
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    )
+    return json.dumps(sorted({call[each] for call in calls for each in ("name", "step") if each in call}))
 
 
 def outcomes_of(module: str, folder: Path, seconds: float, **environment: str) -> Outcomes:
