@@ -109,7 +109,7 @@ def check_cache_is_used(job: Job) -> None:
     Raises:
         Broken: one did.
     """
-    has_reason = job.disk.failing or job.is_machine_reset or job.has_strange_files or job.source.failures
+    has_reason = job.disk.failing or job.is_machine_reset or job.source.failures
     if job.world.cache_warnings and not has_reason:
         raise Broken(f"the cache is not used: {job.world.cache_warnings}")
 

@@ -377,7 +377,7 @@ class Generations:
                     self._opened = newest, SearchedRows.opened(folder, newest.rows, self._by)
             except FileNotFoundError:  # a newer one has replaced it
                 continue
-            except (NotASegment, pa.ArrowException):
+            except (NotASegment, NotADirectoryError, pa.ArrowException):
                 self.damaged += 1
                 self._remove_generation(newest)
         self._opened = None
@@ -451,14 +451,14 @@ class Generations:
             if each != newest:
                 self._remove_generation(each)
         for left in self.path.glob(f"*{TEMPORARY}"):
-            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+            _remove_left(left)
 
     def _remove_generation(self, generation: Generation) -> None:
         """Remove it by one rename: readers of a half-removed generation would miss rows."""
         gone = self.path / f"{uuid4().hex}{TEMPORARY}"
         with suppress(FileNotFoundError):
             (self.path / generation.name).rename(gone)
-            shutil.rmtree(gone, ignore_errors=True)
+            _remove_left(gone)
 
     def _list_generations(self) -> Iterator[Generation]:
         with os.scandir(self.path) as entries:
@@ -488,3 +488,7 @@ class Generations:
             note = Note(int(told["at"]), str(told["kind"]), str(told["text"]))
             return note if note.at <= self.now else None
         return None
+
+
+def _remove_left(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)

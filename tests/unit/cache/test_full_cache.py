@@ -455,6 +455,16 @@ def test_a_damaged_generation_is_read_anew(executor: Path) -> None:
     assert (connector.reads, connector.asked) == (2, [])
 
 
+def test_a_file_with_the_name_of_a_generation_keeps_no_table_from_its_cache(executor: Path) -> None:
+    connector = Readable([(1, "x")])
+    run(connector, 1)
+    (generation,) = executor.rglob("*.generation")
+    generation.with_name("00000009.1.2.1.1.generation").write_bytes(b"something else")
+    process.this_process = Process()
+    assert run(connector, 1, 200)[0] == [["x"], []]
+    assert (connector.reads, connector.asked) == (1, [])
+
+
 KILLED = """
 import os, sys
 from pathlib import Path

@@ -171,6 +171,20 @@ def test_a_damaged_generation_is_removed_and_not_used(tmp_path: Path, harm: str)
     assert not list((tmp_path / "whole").glob("*.generation"))
 
 
+def test_a_file_with_the_name_of_a_generation_is_removed(tmp_path: Path) -> None:
+    one, strange = generations(tmp_path), tmp_path / "whole" / "00000009.1.2.1.1.generation"
+    loaded(one, [(1, "a")])
+    strange.write_bytes(b"something else")
+    assert names(generations(tmp_path), [1]) == {1: ["a"]}
+    assert not strange.exists()
+    strange.write_bytes(b"something else")
+    loaded(one, [(1, "b")])
+    assert names(one, [1]) == {1: ["b"]}
+    assert [each.suffix for each in (tmp_path / "whole").iterdir() if each.is_file()] == [""], (
+        "its lock alone"
+    )
+
+
 def test_a_note_is_for_all_until_a_load_succeeds(tmp_path: Path) -> None:
     clock = Clock()
     one, other = generations(tmp_path, clock), generations(tmp_path, clock)
