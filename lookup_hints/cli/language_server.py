@@ -188,10 +188,15 @@ def server(given: CheckOptions) -> LanguageServer:
 
     checking = asyncio.Lock()  # one text after the other
 
-    def opened(uri: str) -> tuple[str, Places]:
-        document = serves.workspace.get_text_document(uri)
+    def read_text(uri: str) -> tuple[str, Places] | None:
+        """The text as it is edited, or on disk where it is not open; None where it cannot be read."""
+        try:
+            document = serves.workspace.get_text_document(uri)
+            source = document.source
+        except (OSError, ValueError):  # there is no such file, or it is no text
+            return None
         # A byte order mark is no part of the script, and a character for the client.
-        text = re.sub("^\ufeff", " ", document.source)
+        text = re.sub("^\ufeff", " ", source)
         return text, Places(text, document.position_codec.client_num_units)
 
     async def publish(document: types.VersionedTextDocumentIdentifier, pause: float = 0.0) -> None:
@@ -201,9 +206,10 @@ def server(given: CheckOptions) -> LanguageServer:
 
         await asyncio.sleep(pause)
         async with checking:
-            if not is_current():
+            read = read_text(document.uri) if is_current() else None
+            if read is None:
                 return
-            text, places = opened(document.uri)
+            text, places = read
             found = await asyncio.to_thread(check_script, text, given)
         if is_current():
             # That an empty file has no statements is no news to who writes it.
@@ -225,7 +231,10 @@ def server(given: CheckOptions) -> LanguageServer:
 
     @serves.feature(types.TEXT_DOCUMENT_HOVER)
     def hover(params: types.HoverParams) -> types.Hover | None:
-        text, places = opened(params.text_document.uri)
+        read = read_text(params.text_document.uri)
+        if read is None:
+            return None
+        text, places = read
         found = EditedScript(text).hover(places.offset(params.position))
         if found is None:
             return None
@@ -236,7 +245,10 @@ def server(given: CheckOptions) -> LanguageServer:
         types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=[".", "'", "("])
     )
     def completion(params: types.CompletionParams) -> list[types.CompletionItem]:
-        text, places = opened(params.text_document.uri)
+        read = read_text(params.text_document.uri)
+        if read is None:
+            return []
+        text, places = read
         at = places.offset(params.position)
         offered = enumerate(EditedScript(text).candidates(at))
         return [_completion_item(each, places.range(at - each.typed, at), number) for number, each in offered]

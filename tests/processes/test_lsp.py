@@ -201,3 +201,25 @@ def test_a_message_longer_than_any_ends_the_server_in_a_sentence() -> None:
         "lookup-hints: The editor announces a message of 99,999,999,999,999,999,999 bytes, and 268,435,456 are"
         " read at most. Restart the language server in it."
     ]
+
+
+def test_a_file_that_is_not_open_is_read_from_disk_or_answered_with_nothing(
+    editor: Editor, tmp_path: Path
+) -> None:
+    there, no_text = tmp_path / "there.sql", tmp_path / "no-text.sql"
+    there.write_text(SCRIPT, newline="")
+    no_text.write_bytes(b"SELECT '\xff'")
+    at = editor.at(4, 29)["position"]
+    for uri in (
+        f"file://{tmp_path}/gone.sql",
+        no_text.as_uri(),
+        "untitled:Untitled-1",
+        "file://[",
+        f"file://{tmp_path}",
+    ):
+        asked = {"textDocument": {"uri": uri}, "position": at}
+        assert editor.ask("textDocument/hover", asked) is None
+        assert editor.ask("textDocument/completion", asked) == []
+    asked = {"textDocument": {"uri": there.as_uri()}, "position": at}
+    assert editor.ask("textDocument/hover", asked) == editor.ask("textDocument/hover", editor.at(4, 29))
+    assert editor.ask("textDocument/completion", asked)
