@@ -544,7 +544,8 @@ def survive(
         folder: an empty one.
         part: of so many ``parts`` of the calls this one is tried, all of them over the parts.
         lasting: whether all later calls of the same function fail, too; each is tried.
-        most: of more calls, the first half of so many fail, and as many that are spread over the rest.
+        most: of more calls, the first half of so many fail, and as many that are spread over the rest; where
+            several threads make them, so many that are spread over all.
     """
     outcome, own, as_prepared = Outcome(), folder / "own", folder / "prepared"
     own.mkdir()
@@ -605,7 +606,7 @@ def _calls_to_fail(
     assert none.calls < MOST_RUNS, f"this path has no end: {none.calls} calls"
     numbers = range(1, none.calls + 1)
     every: Sequence[int | NumberedPlace] = sorted(none.places) if path.has_threads else numbers
-    first = min(len(every), most // 2)
+    first = 0 if path.has_threads else min(len(every), most // 2)
     rest = every[first:]
     return [*every[:first], *rest[:: max(1, -(-len(rest) // (most - first)))]]
 
