@@ -5,6 +5,7 @@ atheris guides it by the branches that an input takes. What it finds is a bug's 
 
 from __future__ import annotations
 
+import atexit
 import sys
 import tempfile
 from pathlib import Path
@@ -24,9 +25,10 @@ with atheris.instrument_imports(include=["lookup_hints", "lookup_connectors", "j
         TARGETS[name](seed)
 
 print(f"{name}: {counted(len(known), 'input')} to begin with")
-with tempfile.TemporaryDirectory() as corpus:
-    for at, seed in enumerate(known):
-        (Path(corpus) / f"seed-{at}").write_bytes(seed)
-    limits = [f"-max_total_time={seconds}", "-timeout=2", "-rss_limit_mb=2048", "-max_len=4096"]
-    atheris.Setup([sys.argv[0], *limits, corpus], TARGETS[name])
-    atheris.Fuzz()
+corpus = tempfile.TemporaryDirectory()
+atexit.register(corpus.cleanup)  # atheris ends the process, and leaves no block
+for at, seed in enumerate(known):
+    (Path(corpus.name) / f"seed-{at}").write_bytes(seed)
+limits = [f"-max_total_time={seconds}", "-timeout=2", "-rss_limit_mb=2048", "-max_len=4096"]
+atheris.Setup([sys.argv[0], *limits, corpus.name], TARGETS[name])
+atheris.Fuzz()
