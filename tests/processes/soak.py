@@ -41,6 +41,7 @@ from tests.processes.soak_checks import (
     Sink,
     Versions,
     letters_in,
+    paths_below,
     table_of,
 )
 from tests.servers.http_server import ApiServer
@@ -419,7 +420,10 @@ class Soak:
         done.set()
         for thread in threads:
             thread.join(60)
-        self._end(job, sink)
+        try:
+            self._end(job, sink)
+        except Exception:  # what was seen until then is told all the same
+            self.faults.append(f"the soak itself failed:\n{traceback.format_exc()}")
         self._print_summary(sink, chaos)
 
     def _thread(self, work: Callable[[], None]) -> threading.Thread:
@@ -478,8 +482,8 @@ class Soak:
             self.gauges["driver, JVM: MB of live heap"].add(now, heap)
         with contextlib.suppress(psutil.Error, IndexError):
             folder = workers[0].environ()["SPARK_LOCAL_DIRS"].split(",")[0]
-            files = sum(1 for _ in (Path(folder) / "lookup_hints").rglob("*"))
-            self.gauges["executor: files of lookups"].add(now, files)
+            files = paths_below(Path(folder) / "lookup_hints")
+            self.gauges["executor: files of lookups"].add(now, len(files))
         for name, connections in (
             ("pg", "sessions at PostgreSQL"),
             ("web", "connections to HTTP"),
@@ -516,14 +520,16 @@ class Soak:
                 self.faults.append(f"{name} grew by {gauge.growth(self.warm):.1f}, and may by {gauge.most:g}")
             if not gauge.samples:
                 self.faults.append(f"{name} was never seen")
-        left = [path for path in (self.folder / "tmp").rglob("*") if path.is_file()]
-        deadline = (
-            time.monotonic() + 20
-        )  # workers of Spark remove the folders of an application when they hear of it
-        while time.monotonic() < deadline and (files := list((self.folder / "local").rglob("lookup_hints"))):
+        left = [path for path in paths_below(self.folder / "tmp") if path.is_file()]
+        # Workers of Spark remove the folders of an application when they hear of its end.
+        deadline = time.monotonic() + 20
+        while (folders := self._folders_of_lookups()) and time.monotonic() < deadline:
             time.sleep(0.5)
-        if left or files:
-            self.faults.append(f"files are left: {[str(path) for path in (*left, *files)][:10]}")
+        if left or folders:
+            self.faults.append(f"files are left: {[str(path) for path in (*left, *folders)][:10]}")
+
+    def _folders_of_lookups(self) -> list[Path]:
+        return [path for path in paths_below(self.folder / "local") if path.name == "lookup_hints"]
 
     def _check_input(self, sink: Sink) -> None:
         checkpoint = self.folder / "checkpoint"

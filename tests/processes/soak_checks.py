@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -196,6 +197,11 @@ def letters_in(folder: Path) -> Counter[tuple[int, int]]:
         for batch, key in zip(*(column.to_pylist() for column in table.columns), strict=True):
             letters[batch, json.loads(key)["id"]] += 1
     return letters
+
+
+def paths_below(folder: Path) -> list[Path]:
+    """What is in a folder at any depth, while others remove some of it; ``rglob`` fails then."""
+    return [Path(at) / name for at, folders, files in os.walk(folder) for name in (*folders, *files)]
 
 
 @dataclass
