@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lookup_hints.cache.store.answer_store import Store
 from lookup_hints.cache.store.invalidations import Invalidations
 from lookup_hints.cache.store.segment_files import Folder
-from lookup_hints.engine.arrow import NULL_IS_KEY
+from lookup_hints.lookup_spec import NULL_IS_KEY
 from tests.unit.cache.support import AGES, KEYS, SCHEMA, UNLIMITED, Clock, asked, keys, learned, store
 
 LONGEST = 1000.0
