@@ -13,6 +13,7 @@ from lookup_hints.driver.attempts import Answer, first_that_works
 from lookup_hints.driver.estimate_lookups import check_admission, estimate_lookups, estimate_of_last_batch
 from lookup_hints.driver.invalidation import invalidation_spec, keys_of
 from lookup_hints.driver.parse_and_plan import Prepared, prepare, prepare_stream, read, transport_of
+from lookup_hints.driver.refused_plan import REFUSED, refuse_unplanned
 from lookup_hints.driver.run_query import check_taken, register, run_query
 from lookup_hints.driver.spark_names import without_own_views
 from lookup_hints.driver.statement_scope import Args, StatementScope
@@ -49,10 +50,6 @@ from lookup_hints.tables.ddl import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-# Spark's EXPLAIN of a statement that it would refuse begins so.
-_REFUSED = "Error occurred during query planning"
 
 
 @dataclass(frozen=True)
@@ -156,9 +153,10 @@ class Statements:
             register(planned, self.scope)
             check_taken(prepared, self.scope)
         shown = self.scope.explained(planned.sql if planned else prepared.text, prepared.args, mode)
-        if _REFUSED in shown and is_stream(prepared, self.scope):
+        if REFUSED in shown and is_stream(prepared, self.scope):
             raise QueryError(Problem("Spark runs this as a stream alone."))  # the next attempt
         if planned is not None:
+            refuse_unplanned(shown, prepared.text, planned, mode)
             shown = f"{explain(planned, first_line=prepared.line)}\n\n== Spark plan ==\n{shown}"
         if isinstance(prepared.statement, StreamInsert):
             shown = f"== Streaming query into {prepared.statement.shown_sink} ==\n\n{shown}"

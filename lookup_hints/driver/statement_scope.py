@@ -205,9 +205,10 @@ class StatementScope:
         return value
 
     def explained(self, text: str, args: Args, mode: str) -> str:
-        """The text of Spark's own EXPLAIN."""
+        """The text of Spark's own EXPLAIN; of an error, each line is a row."""
         try:
-            return str(self.sql(f"EXPLAIN {mode.upper()} {text.rstrip().rstrip(';')}", args).collect()[0][0])
+            rows = self.sql(f"{explain_words(mode)}{text.rstrip().rstrip(';')}", args).collect()
+            return "\n".join(str(row[0]) for row in rows)
         except Exception as error:
             if is_syntax_error(error) and not SqlText.of(text).starts_with("BEGIN"):
                 self.sql(text, args)  # runs nothing, but its error shows the text as it was written
@@ -284,3 +285,8 @@ def is_syntax_error(error: Exception) -> bool:
 
 def _sql_literal(value: str | bool | None) -> str:
     return text_value(value) if isinstance(value, str) else str(value).upper().replace("NONE", "NULL")
+
+
+def explain_words(mode: str) -> str:
+    """What stands before the text of a statement that Spark is to explain."""
+    return f"EXPLAIN {mode.upper()} "

@@ -12,6 +12,7 @@ from pyspark.errors import UnsupportedOperationException
 
 from lookup_hints.errors import QueryError
 from tests.queries.worlds import Data, World, Worlds
+from tests.spark.versions import SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -207,6 +208,63 @@ def test_sparks_error_about_a_whole_statement_is_about_the_users_text(
     told = str(caught.value)
     assert [each for each in ("UNRESOLVED_COLUMN", *shown) if each not in told] == []
     assert "__lookup" not in told.partition("\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "EXPLAIN MERGE INTO placed t USING (SELECT o.no, c.name AS n FROM o JOIN c ON c.id = o.k) s\n"
+            " ON t.no = s.nn WHEN MATCHED THEN DELETE",
+            ["line 2, column 12: [UNRESOLVED_COLUMN", "`s`.`nn`", f"\n{' ' * 11}^^^^"],
+        ),
+        (
+            "EXPLAIN MERGE INTO placed t USING (SELECT o.kk FROM o JOIN c ON c.id = o.k) s ON t.no = s.kk"
+            " WHEN MATCHED THEN DELETE",
+            ["line 1, column 43: [UNRESOLVED_COLUMN", "`o`.`kk`", f"\n{' ' * 42}^^^^"],
+        ),
+        (
+            "EXPLAIN EXTENDED MERGE INTO placed t USING o s ON t.no = s.no WHEN MATCHED THEN\n UPDATE SET"
+            " n = lookup_get('c', 'name', s.kk)",
+            ["line 2, column 41: [UNRESOLVED_COLUMN", "`s`.`kk`", f"\n{' ' * 40}^^^^"],
+        ),
+    ],
+)
+def test_explain_shows_the_place_of_what_spark_cannot_resolve(
+    world: World, text: str, shown: list[str]
+) -> None:
+    world.session.sql("CREATE TABLE IF NOT EXISTS placed (no BIGINT, n STRING) USING parquet")
+    try:
+        with pytest.raises(QueryError) as caught:
+            world.session.sql(text)
+        good = text.replace("s.nn", "s.no").replace("o.kk", "o.no").replace("s.kk", "s.k")
+        plan = world.session.sql(good.replace("ON t.no = s.k ", "ON t.no = s.no ")).collect()[0][0]
+    finally:
+        world.session.spark.sql("DROP TABLE placed")
+    told = str(caught.value)
+    assert [each for each in shown if each not in told] == []
+    assert "__lookup" not in told
+    assert "does not support MERGE INTO TABLE" in plan, "what has no place is shown"
+
+
+@pytest.mark.skipif(SPARK < (4, 0), reason="a statement of Spark 4.0")
+@pytest.mark.parametrize(
+    "merge",
+    [
+        "USING (SELECT o.no, c.name AS n FROM o JOIN c ON c.id = o.k) s ON t.no = s.no WHEN NOT MATCHED THEN INSERT *",
+        "USING (SELECT no, lookup_get('c', 'name', k) AS n FROM o) s ON t.no = s.no WHEN NOT MATCHED THEN INSERT *",
+        "USING o s ON t.no = s.no WHEN MATCHED THEN UPDATE SET n = lookup_get('c', 'name', s.k)",
+    ],
+)
+def test_spark_takes_a_merge_of_a_script(world: World, merge: str) -> None:
+    world.session.sql("CREATE TABLE values_merged (no BIGINT, n STRING) USING parquet")
+    try:
+        with pytest.raises(UnsupportedOperationException, match="does not support MERGE INTO TABLE"):
+            world.session.sql(
+                f"BEGIN IF 1 = 1 THEN MERGE INTO values_merged t {merge}; END IF; SELECT 1 AS a; END"
+            )
+    finally:
+        world.session.spark.sql("DROP TABLE values_merged")
 
 
 def test_a_value_of_a_key_that_is_not_grouped_by_is_sparks_error(world: World) -> None:

@@ -41,6 +41,25 @@ def tables_of_calls(text: SqlText) -> list[str]:
     return [piece.value for piece in tables if piece is not None and piece.kind is Kind.STRING]
 
 
+def first_of_statement(tokens: Tokens, at: int) -> int:
+    """The first piece of the statement that has the piece ``at``; a script has many."""
+    if tokens.is_word(0, "BEGIN"):
+        for first in range(at, 0, -1):
+            if tokens.is_symbol(first - 1, ";") or _begins_in_block(tokens, first):
+                return first
+    return 0
+
+
+def _begins_in_block(tokens: Tokens, at: int) -> bool:
+    """Whether a MERGE, UPDATE or DELETE begins at the piece; WHEN MATCHED THEN has actions of these names."""
+    is_written = (
+        (tokens.is_word(at, "MERGE") and tokens.is_word(at + 1, "INTO", "WITH"))
+        or (tokens.is_word(at, "UPDATE") and not tokens.is_word(at + 1, "SET"))
+        or tokens.are_words(at, "DELETE", "FROM")
+    )
+    return is_written and tokens.is_word(at - 1, "BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT")
+
+
 @dataclass(frozen=True)
 class ValueCall:
     """One call.

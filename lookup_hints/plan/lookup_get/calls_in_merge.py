@@ -5,12 +5,19 @@ No join can be there, and Spark takes few queries there. The source gets a colum
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from lookup_hints.errors import QueryError
-from lookup_hints.plan.lookup_get.calls import ValueCall, calls_in, raise_together, read_call
+from lookup_hints.plan.lookup_get.calls import (
+    ValueCall,
+    calls_in,
+    first_of_statement,
+    raise_together,
+    read_call,
+)
 from lookup_hints.plan.lookup_get.changed_text import ChangedText
 from lookup_hints.plan.lookup_get.places import IN_SOURCE, refused
 from lookup_hints.plan.parse.statement import Statement
@@ -37,6 +44,14 @@ class CallsInSource(ChangedText):
 
 
 @dataclass(frozen=True)
+class _Merge:
+    """A MERGE, alone or in a script: its first and last pieces."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
 class _MergeSource:
     """The source of a MERGE: its place with its alias, and the name by which its columns are qualified."""
 
@@ -51,39 +66,66 @@ class _MergeSource:
 def move_calls_into_source(statement: Statement, context: Context) -> CallsInSource | None:
     """The MERGE with the values of the calls outside its queries in its source; None where there are none.
 
+    Each MERGE of a script is one.
+
     Raises:
         QueryError: a call is wrong, or needs more than the source; lists all such calls.
     """
-    if not statement.tokens.is_word(0, "MERGE"):
-        return None
-    source = _find_source(statement.tokens)
-    errors, edits, calls, listed = list[QueryError](), list[Edit](), dict[str, str](), list[Fragment]()
+    errors, edits, calls = list[QueryError](), list[Edit](), dict[str, str]()
+    for merge in _find_merges(statement.tokens):
+        try:
+            edits += _edits_of_merge(statement, context, merge, calls)
+        except QueryError as error:
+            errors.append(error)
+    raise_together(errors)
+    return CallsInSource(statement.text, statement.text.edited(edits), tuple(edits), calls) if edits else None
+
+
+def _find_merges(tokens: Tokens) -> Iterator[_Merge]:
+    """Those that have calls."""
+    firsts = dict.fromkeys(first_of_statement(tokens, call) for call in calls_in(tokens))
+    for first in firsts:
+        if tokens.is_word(first, "MERGE"):
+            ends = (at for at in range(first, len(tokens)) if tokens.is_symbol(at, ";"))
+            yield _Merge(first, next(ends, len(tokens)) - 1)
+
+
+def _edits_of_merge(
+    statement: Statement, context: Context, merge: _Merge, calls: dict[str, str]
+) -> list[Edit]:
+    """The edits that move the calls of ``merge`` into its source; ``calls`` learns their texts by column.
+
+    Raises:
+        QueryError: lists all calls that cannot be there.
+    """
+    source = _find_source(statement.tokens, merge)
+    errors, edits, listed = list[QueryError](), list[Edit](), list[Fragment]()
     for first in calls_in(statement.tokens):
-        at = _place_of_value(statement, first)
+        at = _place_of_value(statement, first) if merge.first <= first <= merge.last else None
         if at is None or any(edit.at.holds(at) for edit in edits):  # or it is in the key of another one
             continue
         try:
             call = read_call(statement, context, first)
-            name = _name_of_source(statement, source, call)
+            name = _name_of_source(statement, merge, source, call)
         except QueryError as error:
             errors.append(error)
             continue
-        column, written = f"__lookup_value_{len(edits) + 1}", statement.tokens.cut(call.first, call.last)
+        column, written = f"__lookup_value_{len(calls) + 1}", statement.tokens.cut(call.first, call.last)
         edits.append(Edit(at, (f"{name}.{quoted(column)}",)))
         calls[column] = written.of(statement.text)
         listed += [", ", AsWritten(written.start, written.end), f" AS {quoted(column)}"]
     raise_together(errors)
-    if source is None or not edits:
-        return None
-    edits.append(Edit(Cut(source.at.start, source.at.start), (f"(SELECT {source.name}.*", *listed, " FROM ")))
-    edits.append(Edit(Cut(source.at.end, source.at.end), (f") AS {source.name}",)))
-    return CallsInSource(statement.text, statement.text.edited(edits), tuple(edits), calls)
+    if source is not None and edits:
+        begin, end = source.at.start, source.at.end
+        edits.append(Edit(Cut(begin, begin), (f"(SELECT {source.name}.*", *listed, " FROM ")))
+        edits.append(Edit(Cut(end, end), (f") AS {source.name}",)))
+    return edits
 
 
-def _find_source(tokens: Tokens) -> _MergeSource | None:
+def _find_source(tokens: Tokens, merge: _Merge) -> _MergeSource | None:
     """The source; None where it has no name."""
-    plain = list(tokens.in_plain_sight(0, len(tokens) - 1))
-    using = next((at for at in plain if tokens.is_word(at, "USING")), len(tokens))
+    plain = list(tokens.in_plain_sight(merge.first, merge.last))
+    using = next((at for at in plain if tokens.is_word(at, "USING")), merge.last + 1)
     on = next((at for at in plain if at > using and tokens.is_word(at, "ON")), using)
     named = on - 1
     if tokens.is_symbol(named, ")"):  # the list of its columns; or its query, which has no name
@@ -102,7 +144,7 @@ def _place_of_value(statement: Statement, first: int) -> Cut | None:
     return tokens.cut(first - 2, last + 1) if is_alone else None
 
 
-def _name_of_source(statement: Statement, source: _MergeSource | None, call: ValueCall) -> str:
+def _name_of_source(statement: Statement, merge: _Merge, source: _MergeSource | None, call: ValueCall) -> str:
     """The name of the source, if it alone gives the key and the default of a call.
 
     Raises:
@@ -119,8 +161,9 @@ def _name_of_source(statement: Statement, source: _MergeSource | None, call: Val
     if any(not source.names(each.parts[0].name) for each in columns):
         raise refused(statement, call, "its key or default has columns of the target", IN_SOURCE)
     tokens = statement.tokens
-    all_columns = (at for at in range(len(tokens)) if tokens.is_word(at, "SET", "INSERT", "UPDATE"))
-    if tokens.is_word(1, "WITH") or any(tokens.is_symbol(at + 1, "*") for at in all_columns):
+    own = range(merge.first, merge.last + 1)
+    all_columns = (at for at in own if tokens.is_word(at, "SET", "INSERT", "UPDATE"))
+    if tokens.is_word(merge.first + 1, "WITH") or any(tokens.is_symbol(at + 1, "*") for at in all_columns):
         tip = f"List the columns in place of *. {IN_SOURCE}"
         raise refused(statement, call, "the MERGE takes all columns of the source", tip)
     return source.name

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.plan.column_pruning import is_projected
-from lookup_hints.plan.lookup_get.calls import ValueCall
+from lookup_hints.plan.lookup_get.calls import ValueCall, first_of_statement
 from lookup_hints.plan.parse.aggregates import AGGREGATES
 from lookup_hints.plan.parse.query_blocks import Block, Chain, Relation, Step
 from lookup_hints.plan.parse.statement import Statement
@@ -154,7 +154,8 @@ def _home_of(statement: Statement, scopes: Scopes, call: ValueCall) -> tuple[Blo
             raise refused(statement, call, reason, "Use columns of one query as its key.")
         block = around
     is_of_target = block.source is None and any(tree.find(exp.Column) for tree in call.trees)
-    if is_of_target and statement.tokens.is_word(0, "MERGE", *_WITHOUT_FROM):
+    begin = first_of_statement(statement.tokens, call.first)
+    if is_of_target and statement.tokens.is_word(begin, "MERGE", *_WITHOUT_FROM):
         raise _no_query_around(statement, call)
     _refuse_order_of_union(statement, inner, call)
     return block, relations
@@ -165,8 +166,11 @@ _WITHOUT_FROM = ("UPDATE", "DELETE")
 
 def _no_query_around(statement: Statement, call: ValueCall) -> UnsupportedLookup:
     reason = "it stands in no query whose FROM could hold the lookup"
-    tip = IN_SOURCE if statement.tokens.is_word(0, "MERGE") else "Use it in the query that gives the rows."
-    if statement.tokens.is_word(0, *_WITHOUT_FROM):
+    begin = first_of_statement(statement.tokens, call.first)
+    tip = (
+        IN_SOURCE if statement.tokens.is_word(begin, "MERGE") else "Use it in the query that gives the rows."
+    )
+    if statement.tokens.is_word(begin, *_WITHOUT_FROM):
         tip = f"Write a MERGE INTO the same table. {IN_SOURCE}"
     return refused(statement, call, reason, tip)
 

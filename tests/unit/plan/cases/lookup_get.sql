@@ -318,6 +318,32 @@ line 1, column 104: lookup_get: customers has no column 'nam'. Did you mean 'nam
 MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'nam', o.k)
                                                                                                        ^^^^^
 
+-- case: in each MERGE of a script
+BEGIN IF 1 = 1 THEN MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'name', o.k); END IF; MERGE INTO u USING o2 p ON u.id = p.id WHEN MATCHED THEN UPDATE SET zip = lookup_get('customers', 'zip', p.k); INSERT INTO v SELECT 1 AS a; END
+-- becomes:
+BEGIN IF 1 = 1 THEN MERGE INTO t USING (SELECT o.*, coalesce(__lookup_relation_get_1.`__lookup_relation_get_1_name`) AS `__lookup_value_1` FROM orders o LATERAL VIEW OUTER inline(ask_customers(o.k)) __lookup_relation_get_1 AS `__lookup_relation_get_1_name`) AS o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = o.`__lookup_value_1`; END IF; MERGE INTO u USING (SELECT p.*, coalesce(__lookup_relation_get_2.`__lookup_relation_get_2_zip`) AS `__lookup_value_2` FROM o2 p LATERAL VIEW OUTER inline(ask_customers(p.k)) __lookup_relation_get_2 AS `__lookup_relation_get_2_zip`) AS p ON u.id = p.id WHEN MATCHED THEN UPDATE SET zip = p.`__lookup_value_2`; INSERT INTO v SELECT 1 AS a; END
+
+-- case: in MERGE of a script, with a key of the target
+BEGIN SELECT 1 AS a; MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'name', t.k); END
+-- refused:
+line 1, column 101: lookup_get cannot be here: its key or default has columns of the target. Select the value in USING: USING (SELECT ..., lookup_get(...) AS value FROM ...).
+BEGIN SELECT 1 AS a; MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = lookup_get('customers', 'name', t.k); END
+                                                                                                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: in a query without FROM in MERGE of a script
+BEGIN MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = (SELECT max(lookup_get('customers', 'name', k))); END
+-- refused:
+line 1, column 98: lookup_get cannot be here: it stands in no query whose FROM could hold the lookup. Select the value in USING: USING (SELECT ..., lookup_get(...) AS value FROM ...).
+BEGIN MERGE INTO t USING orders o ON t.id = o.id WHEN MATCHED THEN UPDATE SET name = (SELECT max(lookup_get('customers', 'name', k))); END
+                                                                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: in UPDATE of a script
+BEGIN UPDATE t SET name = lookup_get('customers', 'name', k) WHERE id > 1; END
+-- refused:
+line 1, column 27: lookup_get cannot be here: it stands in no query whose FROM could hold the lookup. Write a MERGE INTO the same table. Select the value in USING: USING (SELECT ..., lookup_get(...) AS value FROM ...).
+BEGIN UPDATE t SET name = lookup_get('customers', 'name', k) WHERE id > 1; END
+                          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
 -- case: in a query without FROM in UPDATE
 UPDATE t SET name = (SELECT lookup_get('customers', 'name', k)) WHERE id > 1
 -- refused:
