@@ -270,7 +270,7 @@ class AsyncRunner:
             return
         try:
             if permits.waited:
-                ask = self._scheduler.forgive(ask, permits.waited)
+                ask = self._scheduler.forgive(ask, permits)
             if isinstance(outcome, Exception):
                 self._scheduler.failed(ask, outcome, ended)
             else:

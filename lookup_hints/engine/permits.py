@@ -40,13 +40,16 @@ class _NoLimits:
     limit = outages = 0
     outage = ""
     gave_up = False
-    waited = 0.0
+    waited = waited_first = 0.0
     try_acquire, acquire = FREE.try_acquire, FREE.acquire
     acquire_blocking, release = FREE.acquire_blocking, FREE.release
     may_send = FREE.may_send
 
     def permits(self) -> _NoLimits:
         return self
+
+    def begin_lookup(self) -> None:
+        pass
 
     def is_crowded(self, asked: int) -> bool:
         return False

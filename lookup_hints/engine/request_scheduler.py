@@ -36,7 +36,7 @@ from lookup_hints.engine.backlog import (
 from lookup_hints.engine.event_log import connector_name, out_of_time
 from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.outcomes import Keep, Settling
-from lookup_hints.engine.permits import UNLIMITED, RequestLimiter
+from lookup_hints.engine.permits import UNLIMITED, RequestLimiter, RequestPermits
 from lookup_hints.errors import AnswerError, AnswerTooLarge, NoTurn, counted
 from lookup_hints.lookup_spec import LookupSpec
 from lookup_hints.metrics.lookup_metrics import Cause, LookupMetrics
@@ -340,15 +340,18 @@ class RequestScheduler:
         """When the time of ``ask`` is up; that it ``waited`` for its permit counts if the source is down."""
         return ask.deadline + (0.0 if self.limiter.outage else waited)
 
-    def forgive(self, ask: ScheduledRequest, waited: float) -> ScheduledRequest:
-        """``ask`` and its keys with the time that it ``waited`` for its permit."""
-        deadline = self.late_at(ask, waited)
+    def forgive(self, ask: ScheduledRequest, permits: RequestPermits) -> ScheduledRequest:
+        """``ask`` and its keys with the time that it waited for its ``permits``.
+
+        What it found is as old as the first of several requests.
+        """
+        deadline = self.late_at(ask, permits.waited)
         for part in ask.parts:
             part.batch.deadline = max(part.batch.deadline, deadline)
-        return replace(ask, asked=ask.asked + waited, deadline=deadline)
+        return replace(ask, asked=ask.asked + permits.waited_first, deadline=deadline)
 
-    def answered(self, ask: ScheduledRequest, answer: Answer, now: float) -> None:
-        """Take the answer of ``ask``.
+    def answered(self, ask: ScheduledRequest, answer: Answer, now: float, sent: float | None = None) -> None:
+        """Take the answer of ``ask``, which may have been ``sent`` later than it was asked for.
 
         Raises:
             AnswerError: the answer breaks the connector's contract.
@@ -371,8 +374,9 @@ class RequestScheduler:
         rest, placed, notes = (
             ask.without_failed(placed, failures, notes) if failures else (ask, placed, notes)
         )
+        began = ask.asked if sent is None else sent
         for part, share in rest.shares(placed):
-            self._settling.judge(part, share, rest.asked, now, rest.notes_of(part, notes))
+            self._settling.judge(part, share, began, now, rest.notes_of(part, notes))
         if failures:  # last: they may fail the task, and a cache keeps what was answered
             self._take_failures(ask, failures, now)
 

@@ -11,6 +11,7 @@ other; and so has a key that was started and is not as simple as that.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from itertools import islice, takewhile
@@ -39,7 +40,8 @@ class _RequestByRow:
         self.ask = ask
         self.rows = rows_of(ask.request)
         self.unfinished = len(self.rows)
-        self.finished: list[tuple[int, Rows | Exception]] = []
+        self.finished: list[tuple[int, Rows | Exception, float]] = []
+        """The position of each key, what came of it, and when its first request may have left."""
         self.is_out_of_time = False
         self.timer: asyncio.TimerHandle | None = None
 
@@ -151,10 +153,10 @@ class RowRunner(AsyncRunner):
             asked, position, started = self._started.pop(row)
             self._in_flight -= 1
             if isinstance(outcome, Coroutine):
-                self._start_worker(asked, position, outcome)
+                self._start_worker(asked, position, outcome, started)
             else:
                 self._took.append(now - started)
-                asked.finished.append((position, outcome))
+                asked.finished.append((position, outcome, started))
                 self._untold += 1
         self._start_waiting_keys()
         if self._untold:
@@ -169,10 +171,14 @@ class RowRunner(AsyncRunner):
         return asked, position
 
     def _start_worker(
-        self, asked: _RequestByRow, position: int, begun: Coroutine[Any, Any, Rows] | None = None
+        self,
+        asked: _RequestByRow,
+        position: int,
+        begun: Coroutine[Any, Any, Rows] | None = None,
+        began: float = math.inf,
     ) -> None:
         permits = self._scheduler.limiter.permits()
-        task = self._spawn_task(self._look_up_keys(asked, position, permits, begun))
+        task = self._spawn_task(self._look_up_keys(asked, position, permits, begun, began))
         self._running[task] = _KeyOfTask(asked, position, permits, 0.0)
         task.add_done_callback(self._finish_worker)
         if begun is not None:
@@ -192,8 +198,9 @@ class RowRunner(AsyncRunner):
         position: int,
         permits: RequestPermits,
         begun: Coroutine[Any, Any, Rows] | None,
+        began: float,
     ) -> None:
-        """Look up one key after the other, the first of which may have ``begun``.
+        """Look up one key after the other, the first of which may have ``begun``, when it ``began``.
 
         It ends where none waits that cannot be started, or where one had to be cancelled.
         """
@@ -204,6 +211,7 @@ class RowRunner(AsyncRunner):
             while True:
                 self._count_in_flight(1)
                 started, waited = clock(), permits.waited
+                permits.begin_lookup()
                 try:
                     outcome: Rows | Exception = await (begun or self._lookup_row(asked.rows[position]))
                 except asyncio.CancelledError as error:
@@ -222,13 +230,13 @@ class RowRunner(AsyncRunner):
                         self._took.append(clock() - started - (permits.waited - waited))
                 if task not in self._running:
                     return
-                self._finish_key(asked, position, outcome)
+                self._finish_key(asked, position, outcome, min(began, started + permits.waited_first))
                 del outcome  # it may be large, and the next key takes its time
                 del self._running[task]
                 self._start_together()
                 if self._free_slots <= 0:
                     return
-                begun = None
+                begun, began = None, math.inf
                 asked, position = self._waiting.popleft()
                 self._running[task] = _KeyOfTask(asked, position, permits, permits.waited)
 
@@ -288,8 +296,10 @@ class RowRunner(AsyncRunner):
                 self._finish_key(asked, key.position, _timeout_error(asked))
         self._start_waiting_keys()
 
-    def _finish_key(self, asked: _RequestByRow, position: int, outcome: Rows | Exception) -> None:
-        asked.finished.append((position, outcome))
+    def _finish_key(
+        self, asked: _RequestByRow, position: int, outcome: Rows | Exception, began: float = math.inf
+    ) -> None:
+        asked.finished.append((position, outcome, began))
         self._untold += 1
         self._schedule_report()
 
@@ -354,10 +364,14 @@ class RowRunner(AsyncRunner):
     def _report_request(self, asked: _RequestByRow) -> None:
         finished = sorted(asked.finished, key=lambda each: each[0])
         asked.finished = []
-        told = self._split_off(asked, [position for position, _ in finished])
-        outcomes = [(asked.rows[position], outcome) for position, outcome in finished]
+        told = self._split_off(asked, [position for position, _, _ in finished])
+        # Keys of one request wait here for each other, and what was found is not as old as that.
+        first = min(began for _, _, began in finished)
+        sent = first if first < math.inf else None
+        outcomes = [(asked.rows[position], outcome) for position, outcome, _ in finished]
         now = max(self._read_clock(), asked.ask.deadline) if asked.is_out_of_time else self._read_clock()
-        self._scheduler.answered(told, outcomes_of(self._connector, outcomes, asked.ask.request.schema), now)
+        answer = outcomes_of(self._connector, outcomes, asked.ask.request.schema)
+        self._scheduler.answered(told, answer, now, sent)
 
 
 def _timeout_error(asked: _RequestByRow) -> LookupTimeout:

@@ -78,7 +78,7 @@ def _run_request(
         scheduler.failed(ask, error, clock())
     else:
         if permits.waited:
-            ask = scheduler.forgive(ask, permits.waited)
+            ask = scheduler.forgive(ask, permits)
         scheduler.answered(ask, answer, clock())
 
 

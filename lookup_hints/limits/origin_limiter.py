@@ -380,15 +380,26 @@ class OriginPermits:
     """The permits of one lookup, or of several one after the other: a ``spi.request_context.Permits``."""
 
     def __init__(self, limiter: OriginLimiter) -> None:
-        self.try_acquire = limiter.try_acquire
         self.release = limiter.release
         self.may_send = limiter.may_send
         self._limiter = limiter
         self._clock = limiter.clock
         self.waited = 0.0
         """Seconds that it has waited for permits so far."""
+        self.waited_first = 0.0
+        """Those of them before the first permit of a lookup: what it finds is not older than that."""
+        self._has_any = False
         self.gave_up = False
         """Whether the last wait for a permit was cancelled."""
+
+    def begin_lookup(self) -> None:
+        """Another lookup begins, on the same permits."""
+        self.waited_first, self._has_any = 0.0, False
+
+    def try_acquire(self, count: int = 1) -> int:
+        taken = self._limiter.try_acquire(count)
+        self._has_any |= taken > 0
+        return taken
 
     async def acquire(self, deadline: float | None = None, after: float | None = None) -> None:
         started = self._clock()
@@ -402,7 +413,7 @@ class OriginPermits:
             self.gave_up = True
             raise
         finally:
-            self.waited += self._clock() - started
+            self._count_wait(self._clock() - started)
 
     def acquire_blocking(self, deadline: float | None = None, after: float | None = None) -> None:
         started = self._clock()
@@ -412,7 +423,12 @@ class OriginPermits:
                     self._limiter.sleep(wait)
             self._limiter.acquire_blocking(deadline)
         finally:
-            self.waited += self._clock() - started
+            self._count_wait(self._clock() - started)
+
+    def _count_wait(self, seconds: float) -> None:
+        self.waited += seconds
+        if not self._has_any:
+            self.waited_first, self._has_any = seconds, True
 
     def _wait_before(self, now: float, deadline: float | None, after: float | None) -> float:
         if after is None or after <= now:

@@ -101,7 +101,7 @@ BUGS = (
         "age-from-answer",
         "the age of a cached answer counts from its arrival, and not from its request",
         "engine.request_scheduler:RequestScheduler.answered",
-        "self._settling.judge(part, share, ask.asked, now,",
+        "self._settling.judge(part, share, began, now,",
         "self._settling.judge(part, share, now, now,",
     ),
     PlantedBug(
