@@ -290,7 +290,7 @@ class RowRunner(AsyncRunner):
         if self._is_closing:
             return
         for task, key in [*self._running.items()]:
-            if key.asked is asked and task in self._cancelled:
+            if key.asked is asked and task in self._cancelled and not task.done():
                 del self._running[task]
                 self._in_flight -= 1
                 self._finish_key(asked, key.position, _timeout_error(asked))

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.engine.arrow import Keys, Placed
-from lookup_hints.engine.async_runner import run_async
+from lookup_hints.engine.async_runner import CANCEL_SECONDS, run_async
 from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.permits import UNLIMITED, RequestLimiter
 from lookup_hints.engine.request_scheduler import RequestScheduler
@@ -278,6 +278,25 @@ def test_answers_that_come_with_the_failure_of_a_task_are_learned(
     assert learned == [([0, 2], ["n0", "n2"]), ([4], ["n4"])]
 
 
+def test_an_answer_is_as_old_as_the_request_for_its_own_key(loop: VirtualLoop) -> None:
+    learned: list[tuple[list[int], float]] = []
+
+    def learn(keys: pa.Table, found: Placed, missing: pa.Array, asked: float) -> None:
+        learned.append((keys["id"].to_pylist(), asked))
+
+    store = in_memory()
+    rules = Rules("people", concurrency=None, rate=0.5, adapts=False, timeout=60.0)
+    limiter = OriginLimiter(store, rules, clock=loop.time)
+    people = People(lambda _: 1.0)
+    lookup = spec(people, asynchronous=True, capacity=1, timeout=60.0)
+    lookups = RequestScheduler(lookup, Random(1), learn=learn, limiter=limiter)
+    runner = RowRunner(lookups, people, people.alookup_row, 1, people.row_starter)
+    assert handed_back(run_async(runner, iter([keys(0, 1, 2)]), loop.call)) == [*named(0, 1, 2)]
+    assert learned == [([key], at) for at, key in people.asked]
+    # Those that are started together take no permits here.
+    assert [at for at, _ in people.asked] == ([0.0, 1.0, 2.0] if STARTS else [0.0, 2.0, 4.0])
+
+
 def test_only_the_slow_key_runs_out_of_time(loop: VirtualLoop) -> None:
     people = People(lambda key: 99.0 if key == 1 else 1.0)
     found = handed_back(run(loop, people, keys(0, 1, 2), timeout=5.0, on_error="null", capacity=2))
@@ -420,6 +439,28 @@ def test_a_key_that_ignores_its_cancellation_does_not_block_others(loop: Virtual
             list(run_once())
     assert 3.0 <= loop.time() - began <= 4.1
     loop.call(asyncio.sleep(60.0))
+
+
+def test_a_key_that_ends_just_before_it_is_given_up_has_one_outcome(loop: VirtualLoop) -> None:
+    class JustInTime(People):
+        def row_starter(self, take: TakeRows) -> Starter | None:
+            return None
+
+        async def alookup_row(self, request: RowRequest) -> Rows:
+            let_go = loop.create_future()
+
+            def work_for_too_long() -> None:
+                let_go.set_result(None)
+                loop._skipping.now += 0.02  # what ends the key and what gives it up come in one round
+
+            loop.call_later(3.0 + CANCEL_SECONDS - 0.01, work_for_too_long)
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.sleep(1000.0)
+            await let_go
+            raise asyncio.CancelledError
+
+    found = handed_back(run(loop, JustInTime(), keys(0, 1), timeout=3.0, on_error="null"))
+    assert found == [[], []]
 
 
 def test_a_key_that_hands_back_after_its_time_is_not_cancelled_again_by_the_end(loop: VirtualLoop) -> None:
