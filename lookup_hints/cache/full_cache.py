@@ -101,7 +101,8 @@ class HeldTable:
             self._reloading = Thread(target=self._reload_alone, name="lookup-reload", daemon=True)
             self._reloading.start()
         if note is not None and not self._wanted.keeps_old:
-            raise self._unreadable_table(f"{note.text} (of a reload that failed)")
+            text = f"{note.text} (of a reload that failed)"
+            raise NotKept(text) if note.kind == "cache" else self._unreadable_table(text)
         known = self._generations.probe(keys, columns, self._invalidations)
         return KnownAnswers(tuple(Placed(rows, at) for rows, at in known.found), known.missing)
 

@@ -225,7 +225,15 @@ def this_thread() -> SimulatedThread:
 
 
 def this_process() -> SimulatedProcess:
-    return _lane.get().process
+    """The process of the world that runs.
+
+    Raises:
+        Killed: there is none, as for ``this_thread``.
+    """
+    lane = _lane.get(None)
+    if lane is None:
+        raise Killed
+    return lane.process
 
 
 class SimulatedLoopThread:

@@ -26,6 +26,7 @@ from lookup_hints.cache import open_caches
 from lookup_hints.cache.full_cache import HeldTable, keys_by_hash
 from lookup_hints.cache.open_caches import OpenCaches
 from lookup_hints.cache.store.hashing import comparable, hashes_of
+from lookup_hints.cache.task_cache import NotKept
 from lookup_hints.errors import ConnectorError
 from lookup_hints.lookup_spec import (
     DailyReload,
@@ -355,6 +356,19 @@ def test_a_reload_that_fails_may_fail_the_lookups_of_all_processes(tmp_path: Pat
     held.table.wait()
     assert held.name() == "new"
     assert other.name() == "new"
+
+
+def test_a_reload_that_cannot_be_kept_is_no_failure_of_the_source(tmp_path: Path) -> None:
+    held = Held(tmp_path, replace(FULL, keeps_old=False, max_bytes=100_000))
+    assert held.name() == "old"
+    held.connector.rows = [(number, "n" * 100) for number in range(10_000)]
+    with pytest.raises(NotKept, match=r"^the table takes more than 0\.09\d* MB; .*of a reload that failed"):
+        held.after(600)
+    held.connector.rows = [(1, "new")]
+    with pytest.raises(NotKept):
+        held.after(60)
+    held.table.wait()
+    assert held.name() == "new"
 
 
 def test_a_first_load_that_fails_fails_the_task_and_says_what_to_try() -> None:
