@@ -424,8 +424,8 @@ class _StreamPoller:
             self._signs += 1
             if self._running:
                 return
-            self._running = True
-        threading.Thread(target=self._poll_streams, name="lookup-counts", daemon=True).start()
+            threading.Thread(target=self._poll_streams, name="lookup-counts", daemon=True).start()
+            self._running = True  # once it runs: else no later sign would start it
 
     def _poll_streams(self) -> None:
         failures = 0

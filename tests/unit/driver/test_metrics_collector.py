@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pickle
 import threading
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
-from lookup_hints.driver.metrics_collector import Counts
+from lookup_hints.driver import metrics_collector
+from lookup_hints.driver.metrics_collector import Counts, receive_over_connect
 from lookup_hints.metrics.lookup_metrics import (
     CountsByKey,
     Latencies,
@@ -114,3 +118,30 @@ def test_a_query_without_lookups_is_not_waited_for_long(monkeypatch: pytest.Monk
     monkeypatch.setattr("lookup_hints.driver.metrics_collector.AWAITED", 60.0)
     monkeypatch.setattr("lookup_hints.driver.metrics_collector.AWAITED_OF_NEW_QUERY", 0.0)
     assert taken(of_batch(1, 0)).awaited_of_batch("another", 0) == {}
+
+
+class StartOfStream:
+    """A response of a Connect server that says that a streaming query has started."""
+
+    observed_metrics: Sequence[object] = ()
+
+    def HasField(self, name: str) -> bool:  # noqa: N802 (the name of protobuf)
+        return name == "write_stream_operation_start_result"
+
+
+def test_counts_are_fetched_after_a_thread_could_not_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Event()
+
+    def ask_for_streams(*_: object) -> Iterator[object]:
+        asked.set()
+        return iter(())
+
+    monkeypatch.setattr(metrics_collector, "_EVERY", 0.001)
+    monkeypatch.setattr(metrics_collector.pyspark_internals, "ask_for_streams", ask_for_streams)
+    client = SimpleNamespace(_verify_response_integrity=lambda _: None, is_closed=False)
+    receive_over_connect(SimpleNamespace(client=client), lambda _: None)  # type: ignore[arg-type]
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+        client._verify_response_integrity(StartOfStream())
+    client._verify_response_integrity(StartOfStream())
+    assert asked.wait(20)
