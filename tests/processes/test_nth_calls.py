@@ -42,6 +42,7 @@ from lookup_hints.lookup_spec import (
     PeriodicReload,
     Switch,
 )
+from lookup_hints.metrics.lookup_metrics import TaskRun
 from lookup_hints.spi import OrderCondition
 from lookup_hints.spi.request_and_answer import LookupTable
 from lookup_hints.streaming.restart_strategy import FixedDelayRestart
@@ -197,6 +198,18 @@ def _dead_letters(kind: str) -> Callable[[Path], Any]:
             return [each for each in task.files if "_probe" not in each]
 
     return run
+
+
+def _dead_letters_of_batch(folder: Path) -> Any:
+    """A micro-batch that runs again after a restart, in stages of other numbers; gives the keys of its letters."""
+    with pytest.MonkeyPatch.context() as patch, mock.patch.object(fs, "LocalFileSystem", ArrowFiles):
+        task = Task(folder / "letters", patch)
+        for run, stage in (("first", 3), ("second", 9)):
+            task.properties["spark.jobGroup.id"] = run
+            for partition in (0, 1):
+                task.run = TaskRun(stage, partition, 0, 17, ("query", 8))
+                task.end(FailedKeys(pa.table({"id": [partition, 2 + partition]}), "OSError", "down", 2))
+        return task.keys
 
 
 def _limits(folder: Path) -> Any:
@@ -439,6 +452,7 @@ PATHS = {
     "dead letters as text": Survivor(
         _dead_letters("json"), targets=ARROW, errors=OURS, excused="probe.*leaves"
     ),
+    "dead letters of a batch": Survivor(_dead_letters_of_batch, targets=ARROW, errors=OURS),
     **_commands(),
     "streaming queries": _supervised(REGION),
     "streaming queries that fail together": _supervised(FULL),

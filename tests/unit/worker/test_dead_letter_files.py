@@ -77,7 +77,7 @@ class Task:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for path in self.folder.rglob("[!_]*.parquet"):
-            table = pq.read_table(path, partitioning=None)
+            table = pq.read_table(pa.BufferReader(path.read_bytes()))
             assert table.schema == SCHEMA
             yield from table.to_pylist()
 
