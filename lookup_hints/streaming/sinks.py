@@ -35,7 +35,7 @@ class Sink:
     Args:
         table: the table's name, quoted for SQL; None for a sink without one.
         format: the format of a sink without a table, or of a table's files.
-        path: the folder of files, for a sink without a table.
+        path: the folder of files; None where there is none, or the table does not tell.
         columns: name and type of the table's columns; None: those of the query.
         partitions: the columns that the table's files are parted by.
         at: its position in the statement.
@@ -76,7 +76,7 @@ def find_sink(insert: StreamInsert, run_sql: RunSql, table_exists: Callable[[str
     table = ".".join(map(quoted, insert.sink))
     if table_exists(table):
         columns = _columns_of_table(table, run_sql)
-        provider, partitions, is_partition = "", [], False
+        provider, path, partitions, is_partition = "", None, [], False
         for row in run_sql(f"DESCRIBE TABLE EXTENDED {table}").collect():
             if row.col_name.startswith("#"):
                 is_partition = "Partition" in row.col_name or (is_partition and row.col_name == "# col_name")
@@ -86,7 +86,9 @@ def find_sink(insert: StreamInsert, run_sql: RunSql, table_exists: Callable[[str
                 partitions.append(row.col_name)
             elif row.col_name == "Provider":
                 provider = row.data_type.lower()
-        return Sink(table, provider, None, columns, tuple(partitions), insert.sink_at)
+            elif row.col_name == "Location":
+                path = row.data_type
+        return Sink(table, provider, path, columns, tuple(partitions), insert.sink_at)
     if other is not None:
         return other
     message = f"There is no table {insert.shown_sink}."
@@ -133,10 +135,11 @@ def check_sink(
         raise QueryError(no_checkpoint(insert, has_root=has_root))
     if (
         sink.keeps_files
+        and sink.path is not None
         and settings.checkpoint is not None
         and _is_new_checkpoint(settings.checkpoint, spark)
     ):
-        _refuse_used_files(insert, sink, settings.checkpoint, run_sql)
+        _refuse_used_files(insert, sink, sink.path, settings.checkpoint, run_sql, spark)
 
 
 def no_checkpoint(insert: StreamInsert, *, has_root: bool) -> Problem:
@@ -167,17 +170,19 @@ def _is_new_checkpoint(checkpoint: str, spark: Any) -> bool:
 
 # Spark's file sink loses rows without an error here: batch 0 of a new checkpoint is skipped where an older
 # one wrote files. (docs/decisions/0046)
-def _refuse_used_files(insert: StreamInsert, sink: Sink, checkpoint: str, run_sql: RunSql) -> None:
-    read = f"SELECT * FROM {sink.relation}"  # noqa: S608 (quoted names)
-    explained = str(run_sql(f"EXPLAIN FORMATTED {read}").collect()[0][0])
-    if "MetadataLogFileIndex" in explained:
+def _refuse_used_files(
+    insert: StreamInsert, sink: Sink, folder: str, checkpoint: str, run_sql: RunSql, spark: Any
+) -> None:
+    if _any_file(folder, f"{_LOG}/[0-9]*", spark):
         message = (
             f"{insert.shown_sink} was written by a streaming query with another checkpoint, and"
             f" {checkpoint!r} is new: Spark would treat its first batches as written and skip them."
         )
         tip = "Go on with the old checkpoint, or write to another folder."
         raise QueryError(Problem(message, sink.at, tip))
-    if _has_rows(read, run_sql):
+    # A start that Spark refused, or that ended at once, leaves a log of no batch, which hides all files.
+    is_hidden = _any_file(folder, _LOG, spark)
+    if _any_file(folder, "[!_.]*", spark) if is_hidden else _has_rows(sink, run_sql):
         message = f"{insert.shown_sink} holds rows that no streaming query wrote: Spark would hide them."
         tip = (
             "Write to an empty table of files and read both (UNION ALL), or use a table format that takes"
@@ -186,10 +191,28 @@ def _refuse_used_files(insert: StreamInsert, sink: Sink, checkpoint: str, run_sq
         raise QueryError(Problem(message, sink.at, tip))
 
 
-def _has_rows(read: str, run_sql: RunSql) -> bool:
+_LOG = "_spark_metadata"
+"""The folder in which Spark's file sink notes its batches and their files."""
+
+
+def _any_file(folder: str, pattern: str, spark: Any) -> bool:
+    """Whether ``folder`` has a file or folder of such a name, which is looked up and not read."""
+    path = f"{_GLOB.sub(_ESCAPED, folder.rstrip('/'))}/{pattern}"
+    try:
+        return bool(spark.read.text([path, path]).schema)
+    except Exception as error:
+        if "PATH_NOT_FOUND" in str(error) or "does not exist" in str(error):
+            return False
+        raise
+
+
+_GLOB, _ESCAPED = re.compile(r"[\[\]{}*?\\]"), r"\\\g<0>"
+
+
+def _has_rows(sink: Sink, run_sql: RunSql) -> bool:
     """Whether the files hold a row; there may be none yet."""
     try:
-        return bool(run_sql(f"{read} LIMIT 1").head(1))
+        return bool(run_sql(f"SELECT * FROM {sink.relation} LIMIT 1").head(1))  # noqa: S608 (quoted names)
     except Exception as error:
         if "PATH_NOT_FOUND" in str(error) or "UNABLE_TO_INFER_SCHEMA" in str(error):
             return False

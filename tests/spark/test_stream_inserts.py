@@ -283,6 +283,31 @@ def test_rows_that_no_streaming_query_wrote_are_not_hidden(place: Place) -> None
     assert place.sql("SELECT * FROM out") == [(1,)]
 
 
+@pytest.mark.parametrize("sink", ["out", "parquet.`{folder}/o[u]t {{1}}`"])
+def test_a_start_that_spark_refused_can_be_tried_again(place: Place, sink: str) -> None:
+    place.sql("CREATE TABLE out (id BIGINT) USING parquet")
+    sink = sink.format(folder=place.folder)
+    for _ in range(2):
+        with pytest.raises(Exception, match="output mode"):
+            place.session.sql(f"INSERT INTO {sink} SELECT count(*) AS id {JOIN}")
+        place.sql("REFRESH TABLE out")  # as another application finds it
+    place.stream(f"INSERT INTO {sink} SELECT v.id {JOIN}")
+    assert place.sql(f"SELECT count(*) FROM {sink}") == [(48,)]
+    place.checkpoint("second")
+    error = place.refusal(f"INSERT INTO {sink} SELECT v.id {JOIN}")
+    assert "was written by a streaming query with another checkpoint" in error
+
+
+def test_rows_that_the_log_of_a_refused_start_hides_are_seen(place: Place) -> None:
+    sink = f"parquet.`{place.folder}/out`"
+    with pytest.raises(Exception, match="output mode"):
+        place.session.sql(f"INSERT INTO {sink} SELECT count(*) AS id {JOIN}")
+    assert (place.folder / "out" / "_spark_metadata").exists()
+    pq.write_table(pa.table({"id": [1]}), place.folder / "out" / "one.parquet")
+    error = place.refusal(f"INSERT INTO {sink} SELECT v.id {JOIN}")
+    assert "holds rows that no streaming query wrote: Spark would hide them." in error
+
+
 @pytest.mark.parametrize(
     ("sink", "error"),
     [

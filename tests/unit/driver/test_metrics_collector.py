@@ -137,7 +137,7 @@ def test_counts_are_fetched_after_a_thread_could_not_be_started(monkeypatch: pyt
         return iter(())
 
     monkeypatch.setattr(metrics_collector, "_EVERY", 0.001)
-    monkeypatch.setattr(metrics_collector.pyspark_internals, "ask_for_streams", ask_for_streams)
+    monkeypatch.setattr("lookup_hints.pyspark_internals.ask_for_streams", ask_for_streams)
     client = SimpleNamespace(_verify_response_integrity=lambda _: None, is_closed=False)
     receive_over_connect(SimpleNamespace(client=client), lambda _: None)  # type: ignore[arg-type]
     with monkeypatch.context() as patch:
