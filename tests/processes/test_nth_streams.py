@@ -49,8 +49,9 @@ WITH ('connector' = 'sqlite', 'path' = '{folder}/people.db')"""
 TROUBLED = """CREATE OR REPLACE TEMPORARY TABLE people (id BIGINT, name STRING) WITH (
 'connector' = 'tests.spark.ailing:TroubledConnector', 'rows' = '[[0, "Ann"], [2, "Bob"], [4, "Cem"]]',
 'troubles' = '{folder}/troubles', 'log' = '{folder}/log')"""
-INSERT = """INSERT INTO parquet.`{folder}/out` WITH (checkpointLocation = '{folder}/checkpoint', trigger = 'available-now')
+INSERT = """INSERT INTO {sink} WITH (checkpointLocation = '{folder}/checkpoint', trigger = 'available-now')
 SELECT v.id, p.name FROM STREAM nth_visits v LEFT JOIN people p ON v.id = p.id"""
+FILES_OF_TABLES = {"nth_visits": ("in", "id BIGINT"), "nth_enriched": ("out", "id BIGINT, name STRING")}
 RESTARTS = {
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.attempts": "3",
@@ -79,20 +80,33 @@ def _written(spark: SparkSession, *paths: Path) -> Rows:
     return sorted(map(tuple, spark.read.parquet(*map(str, paths)).collect()))
 
 
-def _insert(table: str, spark: SparkSession, folder: Path) -> Rows:
+def _insert(table: str, spark: SparkSession, folder: Path, sink: str = "") -> Rows:
     """An INSERT in a session of its own, to its end."""
     own = spark.newSession()
-    _new_visits(own, folder).createOrReplaceTempView("nth_visits")
+    visits = _new_visits(own, folder)
+    if not sink:
+        visits.createOrReplaceTempView("nth_visits")
     for key, value in RESTARTS.items():
         own.conf.set(key, value)
     session = LookupSession(own)
     for text in (table, INSERT):
-        session.sql(text.format(folder=folder))
+        session.sql(text.format(folder=folder, sink=sink or f"parquet.`{folder}/out`"))
     assert session.streams.await_all(PATIENCE)
     (stream,) = session.streams.started
     for batch in stream.history:
         assert batch.rows == batch.total.rows_in, batch
     return _written(own, folder / "out")
+
+
+def _insert_into_table(spark: SparkSession, folder: Path) -> Rows:
+    """The same from a table into another one, whose files stay when they are dropped."""
+    for name, (place, columns) in FILES_OF_TABLES.items():
+        spark.sql(f"CREATE TABLE {name} ({columns}) USING parquet LOCATION '{folder}/{place}'")
+    try:
+        return _insert(NAMES, spark, folder, "nth_enriched")
+    finally:
+        for name in FILES_OF_TABLES:
+            spark.sql(f"DROP TABLE {name}")
 
 
 def _supervise(spark: SparkSession, folder: Path) -> Rows:
@@ -123,7 +137,9 @@ class JobFailed(Exception):
 def _job(spark: SparkSession, folder: Path) -> Rows:
     """A file that `lookup-hints run` runs in the session of all."""
     _new_visits(spark, folder).createOrReplaceTempView("nth_visits")
-    (folder / "job.sql").write_text(f"{NAMES};\n{INSERT};\n".format(folder=folder))
+    (folder / "job.sql").write_text(
+        f"{NAMES};\n{INSERT};\n".format(folder=folder, sink=f"parquet.`{folder}/out`")
+    )
     told = io.StringIO()
     with (
         redirect_stdout(told),
@@ -150,6 +166,7 @@ def _held_by(spark: SparkSession) -> Counter[str]:
 
 PATHS: dict[str, Callable[[SparkSession, Path], Rows]] = {
     "insert": partial(_insert, NAMES),
+    "table": _insert_into_table,
     "restart": partial(_insert, TROUBLED),
     "batches": _supervise,
     "job": _job,
