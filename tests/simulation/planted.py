@@ -18,7 +18,7 @@ from multiprocessing import get_context
 from types import CodeType, FunctionType
 from typing import Any
 
-from tests.simulation.run import begin_process, run_seed
+from tests.simulation.run import begin_process, ending_in_time, run_seed
 from tests.simulation.world import Broken
 
 MOST_RUNS = 10_000
@@ -257,7 +257,7 @@ def search(bug: PlantedBug, seeds: Sequence[int]) -> tuple[int, str] | None:
         Broken: the same seed fails without it, so nothing is known.
     """
     for seed in seeds:
-        with planted(bug):
+        with planted(bug), ending_in_time():
             words = _failure_of(seed)
         if words is not None:
             without = _failure_of(seed)

@@ -6,13 +6,14 @@ import argparse
 import faulthandler
 import gc
 import os
+import resource
 import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import chain, count, islice
 from math import inf
 from multiprocessing import get_context
@@ -29,6 +30,8 @@ FAILED_ONCE = Path(__file__).with_name("failed_once.txt")
 _AT_ONCE = 50
 _SHOWN = 5
 _TRACED = 60
+_MOST_BYTES = 4 * 1024**3
+"""A process that takes more runs a loop without end."""
 _LONGEST_RUN = 120.0
 """Real seconds, of which a run takes a part of one: longer ones wait for something real."""
 
@@ -83,16 +86,26 @@ def run_seeds(seeds: list[int]) -> list[str]:
     """The stories of those ``seeds`` that fail; one that hangs ends the process, which prints where."""
     stories = []
     for seed in seeds:
-        faulthandler.dump_traceback_later(_LONGEST_RUN, exit=True)
-        story = story_of(seed)
-        faulthandler.cancel_dump_traceback_later()
+        with ending_in_time():
+            story = story_of(seed)
         if story is not None:
             stories.append(story)
     return stories
 
 
+@contextmanager
+def ending_in_time() -> Iterator[None]:
+    """A block with one run; the process ends in it, and prints where, if it takes too long."""
+    faulthandler.dump_traceback_later(_LONGEST_RUN, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
 def begin_process() -> None:
-    """Let a process of a pool live in the simulated world from now on."""
+    """Let a process of a pool live in the simulated world from now on, with bounded memory."""
+    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, resource.getrlimit(resource.RLIMIT_DATA)[1]))
     _kept.enter_context(simulated())
 
 
