@@ -19,9 +19,9 @@
 # make clean           remove what these made
 # make help            show this
 #
-# CI runs test, docs, test-servers, test-processes, test-queries and the oldest cell of test-matrix. TREES=n, MISTAKES=n
-# and TEXTS=n say how many random queries, mistakes and texts there are, SEED=n repeats a run, SHARE=n runs one of n cases
-# of each test, PART=m says which; JOBS=n is how many files of tests run beside each other (2).
+# CI runs test, simulate, docs, test-servers, test-processes, test-queries and the oldest cell of test-matrix. TREES=n,
+# MISTAKES=n and TEXTS=n say how many random queries, mistakes and texts there are, SEED=n repeats a run, SHARE=n runs
+# one of n cases of each test, PART=m says which; JOBS=n is how many files of tests run beside each other (2).
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment.
 
 .POSIX:

@@ -388,17 +388,18 @@ class OriginPermits:
         """Seconds that it has waited for permits so far."""
         self.waited_first = 0.0
         """Those of them before the first permit of a lookup: what it finds is not older than that."""
-        self._has_any = False
+        self._is_past_first = False
+        """Whether the first permit of the lookup has been taken, or was waited for in vain."""
         self.gave_up = False
         """Whether the last wait for a permit was cancelled."""
 
     def begin_lookup(self) -> None:
         """Another lookup begins, on the same permits."""
-        self.waited_first, self._has_any = 0.0, False
+        self.waited_first, self._is_past_first = 0.0, False
 
     def try_acquire(self, count: int = 1) -> int:
         taken = self._limiter.try_acquire(count)
-        self._has_any |= taken > 0
+        self._is_past_first |= taken > 0
         return taken
 
     async def acquire(self, deadline: float | None = None, after: float | None = None) -> None:
@@ -427,8 +428,8 @@ class OriginPermits:
 
     def _count_wait(self, seconds: float) -> None:
         self.waited += seconds
-        if not self._has_any:
-            self.waited_first, self._has_any = seconds, True
+        if not self._is_past_first:
+            self.waited_first, self._is_past_first = seconds, True
 
     def _wait_before(self, now: float, deadline: float | None, after: float | None) -> float:
         if after is None or after <= now:

@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 
 from lookup_hints.errors import SourceDown
-from lookup_hints.limits.shared_limits import Rules
+from lookup_hints.limits.origin_limiter import OriginLimiter
+from lookup_hints.limits.shared_limits import Rules, in_memory
 from lookup_hints.spi.request_context import Ending
 from tests.unit.engine.support import VirtualLoop
 from tests.unit.limits.simulated import Executor, Server
@@ -134,6 +135,18 @@ def test_a_budget_smaller_than_the_number_of_tasks_goes_round(loop: VirtualLoop)
     assert server.most_at_once == 1
     assert loop.time() - begin <= 1.1 * 80 * 0.1
     assert min(ends) - begin > 0.5 * (max(ends) - begin), "none was served before all others"
+
+
+def test_what_is_waited_for_between_pages_makes_a_lookup_no_younger(loop: VirtualLoop) -> None:
+    rules = Rules("pages", concurrency=None, rate=0.5, adapts=False, timeout=60.0)
+    permits = OriginLimiter(in_memory(), rules, clock=loop.time).permits()
+    assert permits.try_acquire() == 1
+    loop.call(permits.acquire())
+    assert (permits.waited_first, permits.waited) == (0.0, 2.0)
+    permits.begin_lookup()
+    for _ in range(2):
+        loop.call(permits.acquire())
+    assert (permits.waited_first, permits.waited) == (2.0, 6.0)
 
 
 @pytest.mark.work(12)
