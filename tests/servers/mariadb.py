@@ -50,6 +50,8 @@ class MariaDbServer:
     def create(self) -> None:
         """Make the data directory, with a password for ``root`` and a database."""
         self._account.own(self.directory)
+        self._temporary.mkdir()
+        self._account.own(self._temporary)
         arguments = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
         finished = subprocess.run(
             [self._root / "usr/bin/mariadb-install-db", *self._base, *arguments],
@@ -203,6 +205,10 @@ class MariaDbServer:
         self._process = None
 
     @property
+    def _temporary(self) -> Path:
+        return self.directory / "temporary"
+
+    @property
     def _base(self) -> list[str]:
         messages = self._root / "usr/share/mysql"
         return [
@@ -211,6 +217,8 @@ class MariaDbServer:
             f"--lc-messages-dir={messages}",
             f"--character-sets-dir={messages / 'charsets'}",
             f"--datadir={self.data}",
+            # Not the system's folder: a server that starts removes the tables that another one has there.
+            f"--tmpdir={self._temporary}",
             "--innodb-log-file-size=16M",
         ]
 
