@@ -21,7 +21,8 @@
 #
 # CI runs test, simulate, docs, test-servers, test-processes, test-queries and the oldest cell of test-matrix. TREES=n,
 # MISTAKES=n and TEXTS=n say how many random queries, mistakes and texts there are, SEED=n repeats a run, SHARE=n runs
-# one of n cases of each test, PART=m says which; JOBS=n is how many files of tests run beside each other (2).
+# one of n cases of each test, FILES=n one of n files of tests, PART=m says which; JOBS=n is how many files of tests run
+# beside each other (2).
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment.
 
 .POSIX:
@@ -44,9 +45,10 @@ demo: java $(VENV)/.demo
 # Files run beside each other, as Spark leaves a second core idle for much of the time. CI prints the slowest tests.
 JOBS = 2
 SHARE = 1
+FILES = 1
 PART = 0
-PYTEST = $(BIN)/python -m pytest -q $${CI:+--durations=50 --durations-min=1} --share=$(SHARE) --part=$(PART) \
-  -n $(JOBS) --dist loadfile --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest -q $${CI:+--durations=50 --durations-min=1} \
+  --share=$(SHARE) --files=$(FILES) --part=$(PART) -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test: java check $(VENV)/spark.jsa
 	@$(SPARK_ENV) $(PYTEST) tests --ignore=tests/queries --ignore=tests/processes --ignore=tests/servers

@@ -35,15 +35,17 @@ settings.load_profile("ci" if os.environ.get("CI") else "tests")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a share of the cases run."""
+    """Let a share of the cases, and of the files, run."""
     parser.addoption("--share", type=int, default=1, help="run one of so many cases of each test")
-    parser.addoption("--part", type=int, default=0, help="which of the shares is run")
+    parser.addoption("--files", type=int, default=1, help="run one of so many files")
+    parser.addoption("--part", type=int, default=0, help="which of the shares and of the files is run")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Measure tests by kind; let old Sparks warn about themselves: our own warnings are errors on the newest."""
     config.addinivalue_line("markers", "work(seconds): this unit test may work for so long (tests/kinds.py)")
-    config.pluginmanager.register(kinds.Budget(config.getoption("share"), config.getoption("part")))
+    share, part, files = map(config.getoption, ("share", "part", "files"))
+    config.pluginmanager.register(kinds.Budget(share, part, files))
     version = tuple(map(int, importlib.metadata.version("pyspark").split(".")[:2]))
     if version < (4, 3):
         for kind in ("DeprecationWarning", "ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):

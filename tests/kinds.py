@@ -75,6 +75,14 @@ def share_of(tests: Sequence[str], share: int, part: int) -> set[str]:
     return chosen
 
 
+def files_of(tests: Sequence[str], files: int, part: int) -> set[str]:
+    """The tests of one of ``files`` files; over that many parts, all."""
+    names = sorted({test.partition("::")[0] for test in tests})
+    step = min(files, len(names)) or 1
+    chosen = set(names[part % step :: step])
+    return {test for test in tests if test.partition("::")[0] in chosen}
+
+
 @dataclass
 class Total:
     """What the tests of one kind took together."""
@@ -86,18 +94,25 @@ class Total:
 
 
 class Budget:
-    """A plugin of pytest that measures each test, refuses one that is in the wrong folder, and can run a share of them."""
+    """A plugin of pytest that measures each test, refuses one that is in the wrong folder, and can run a share of them.
 
-    def __init__(self, share: int = 1, part: int = 0, clock: Callable[[], float] = time.process_time) -> None:
-        self._share, self._part, self._clock = share, part, clock
+    Parts that follow each other run other files; once all files have run, the next parts run other cases of them.
+    """
+
+    def __init__(
+        self, share: int = 1, part: int = 0, files: int = 1, clock: Callable[[], float] = time.process_time
+    ) -> None:
+        self._share, self._part, self._files, self._clock = share, part, files, clock
         self.totals: dict[str, Total] = defaultdict(Total)
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Refuse a test that needs what its kind may not: a unit test Spark, one of Spark a server."""
         if wrong := list(filter(None, map(misplaced, items))):
             raise pytest.UsageError("\n".join(wrong))
-        if self._share > 1:
-            chosen = share_of([item.nodeid for item in items], self._share, self._part)
+        if self._share > 1 or self._files > 1:
+            chosen = files_of([item.nodeid for item in items], self._files, self._part)
+            cases = [item.nodeid for item in items if item.nodeid in chosen]
+            chosen = share_of(cases, self._share, self._part // self._files)
             config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
             items[:] = [item for item in items if item.nodeid in chosen]
 

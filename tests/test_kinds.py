@@ -120,3 +120,23 @@ def test_a_share_has_a_case_of_each_test_and_the_parts_have_all() -> None:
         for part in parts
     )
     assert run(3) == run(3)
+
+
+def test_parts_that_follow_each_other_run_all_files_and_then_other_cases() -> None:
+    tests = [f"tests/queries/test_{name}.py::run[{n}]" for name in "abcde" for n in range(4)]
+
+    def run(files: int, share: int, part: int) -> list[str]:
+        items = [item(test) for test in tests]
+        config: Any = SimpleNamespace(hook=SimpleNamespace(pytest_deselected=lambda items: None))
+        Budget(share, part, files).pytest_collection_modifyitems(config, items)
+        return [each.nodeid for each in items]
+
+    def files_in(part: list[str]) -> set[str]:
+        return {test.partition("::")[0] for test in part}
+
+    once = [run(3, 2, part) for part in range(6, 9)]
+    assert [len(files_in(part)) for part in once] == [2, 2, 1]
+    assert len(set().union(*map(files_in, once))) == 5
+    assert sum(map(len, once)) == len(tests) / 2
+    assert set().union(*once, *(run(3, 2, part) for part in range(9, 12))) == set(tests)
+    assert len(files_in(run(9, 1, 7))) == 1
