@@ -37,7 +37,7 @@ PRODUCT = [
     *(f"lookup_hints/{name}" for name in ("plan", "engine", "cache", "limits", "spi")),
     "connectors/lookup_connectors",
 ]
-WORKERS = ["tests/unit/worker", "tests/spark/test_transport.py", "tests/spark/test_outcomes.py"]
+WORKERS = ["tests/unit/worker", "tests/queries/test_transport.py", "tests/spark/test_outcomes.py"]
 SLOW = ["tests/queries", "tests/processes"]
 
 COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
