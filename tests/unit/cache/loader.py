@@ -26,6 +26,7 @@ PADDING = "x" * 100
 def main() -> None:
     """Load, and print how each process ended."""
     folder, *steps = sys.argv[1:]
+    pa.array([None])  # it loads pandas, which each child would do for itself
     children = [_begin(Path(folder, step), int(step)) for step in steps]
     print(*(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
 
