@@ -13,10 +13,11 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, TypeAlias
+
+import numpy as np
 
 from lookup_hints.limits.adaptive_concurrency import AdaptiveLimit
 from lookup_hints.limits.circuit_breaker import Breaker, Pause
@@ -92,7 +93,7 @@ class SharedLimits:
     # (docs/decisions/0314)
     def repair(self) -> None:
         """Begin anew if there is what no limits leave: a damaged file, or one of another layout."""
-        if not (all(map(math.isfinite, self.cells)) and self.leases.is_sound and self.breaker.is_sound):
+        if not (np.isfinite(np.asarray(self.cells)).all() and self.leases.is_sound and self.breaker.is_sound):
             for place in range(CELLS):
                 self.cells[place] = 0.0
 
@@ -357,8 +358,8 @@ class Leases(Record):
     @property
     def is_sound(self) -> bool:
         first = self._lease_at(0).start
-        owners = [*islice(self.cells, first, first + MOST_LEASES * Lease.SIZE, Lease.SIZE)]
-        return 0 <= self._used <= MOST_LEASES and min(owners) >= 0 and max(owners) < _MOST_PROCESS
+        owners = np.asarray(self.cells)[first : first + MOST_LEASES * Lease.SIZE : Lease.SIZE]
+        return 0 <= self._used <= MOST_LEASES and bool(((owners >= 0) & (owners < _MOST_PROCESS)).all())
 
     @property
     def held(self) -> float:

@@ -62,11 +62,39 @@ LONGEST_OUTAGE = 75.0
 _NEAREST = tuple(OrderCondition("value", operator) for operator in (">=", ">", "<=", "<"))
 _RANGE = OrderCondition("value", until="until")
 
-SMALL_FROM = 10**9
-"""Seeds below make deep worlds only. Of the others most worlds are small: many kinds of them run in the same time."""
+SMALL_FROM, BRIEF_FROM = 10**9, 2 * 10**9
+"""From the first seed on most worlds are small, from the other on most have one statement: more of them run at a time."""
 
 ATTEMPTS = 4
 """Spark tries a task so often."""
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """How much happens in the worlds of some seeds.
+
+    Args:
+        stormy: how probable it is that many requests meet a source that is down again and again.
+        churning: the same, else, that answers come, go and are merged again and again, while those before them may
+            still be used.
+        deep: the same of more than two statements, and more tasks.
+        statements: of which one is how many statements a world has that is not deep.
+        settled: how probable it is that such a world goes on until all is well.
+    """
+
+    stormy: float
+    churning: float
+    deep: float
+    statements: tuple[int, ...] = ()
+    settled: float = 1.0
+
+
+_AMOUNTS = {
+    BRIEF_FROM: Amounts(0.01, 0.01, 0.02, (1, 1, 1, 1, 2), 0.1),
+    SMALL_FROM: Amounts(0.05, 0.03, 0.08, (1, 1, 2), 0.3),
+    0: Amounts(0.1, 0.1, 1.0),
+}
+"""By the first of the seeds, which stay the same runs for good."""
 
 
 @dataclass
@@ -145,13 +173,10 @@ class Job:
         world.disk = Disk(world)  # type: ignore[attr-defined]
         self.disk: Disk = world.disk  # type: ignore[attr-defined]
         self._numbers = count(1)
-        is_old = world.seed < SMALL_FROM
-        self.is_stormy = world.chance(0.1 if is_old else 0.05)
-        """Whether many requests meet a source that is down again and again."""
-        self.is_churning = not self.is_stormy and world.chance(0.1 if is_old else 0.03)
-        """Whether answers come, go and are merged again and again, while those before them may still be used."""
-        self.is_deep = is_old or self.is_churning or world.chance(0.08)
-        """Whether it may have more than two statements, and more tasks."""
+        self.amounts = next(amounts for first, amounts in _AMOUNTS.items() if world.seed >= first)
+        self.is_stormy = world.chance(self.amounts.stormy)
+        self.is_churning = not self.is_stormy and world.chance(self.amounts.churning)
+        self.is_deep = self.amounts.deep == 1.0 or self.is_churning or world.chance(self.amounts.deep)
         self.keys = self.random.choice((2, 5) if self.is_churning else (2, 5, 12))
         self.source = Source(
             world,
@@ -312,7 +337,8 @@ class Job:
             self.disk,
         )
         self.world.setting = "\n".join(map(str, told))
-        most = 10 if self.is_churning else self.random.choice((1, 2, 2, 3, 5) if self.is_deep else (1, 1, 2))
+        several = (1, 2, 2, 3, 5) if self.is_deep else self.amounts.statements
+        most = 10 if self.is_churning else self.random.choice(several)
         for number in range(1, 1 + most):
             self._prepare(number)
             if self.world.chance(self.streaming):
@@ -321,7 +347,7 @@ class Job:
             else:
                 self._run_statement()
         self._settle()
-        if self.is_deep or self.world.chance(0.3):
+        if self.is_deep or self.world.chance(self.amounts.settled):
             self._run_when_all_is_well()
             self._run_when_source_is_gone()
             self._settle()

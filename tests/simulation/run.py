@@ -20,7 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tests.simulation.files import new_folder
-from tests.simulation.jobs import SMALL_FROM, Job
+from tests.simulation.jobs import BRIEF_FROM, SMALL_FROM, Job
 from tests.simulation.seams import simulated
 from tests.simulation.world import World
 
@@ -28,6 +28,7 @@ FAILED_ONCE = Path(__file__).with_name("failed_once.txt")
 """Seeds that have found something, one in a line, with what it was."""
 
 _AT_ONCE = 50
+_TOLD_AFTER = 50_000
 _SHOWN = 5
 _TRACED = 60
 _MOST_BYTES = 4 * 1024**3
@@ -135,6 +136,8 @@ def run_beside(seeds: Iterator[int], seconds: float, processes: int) -> tuple[in
                 )
                 return runs, stories
             runs += len(chunk)
+            if runs % _TOLD_AFTER == 0:
+                print(f"{runs:,} runs, {len(stories)} failed", flush=True)
 
 
 def main() -> None:
@@ -151,7 +154,7 @@ def main() -> None:
         first, bugs = options.seed or SMALL_FROM, bugs_named(options.planted)
         some = range(first, first + (options.runs or MOST_RUNS))
         sys.exit(search_all(bugs, some, min(options.processes, len(bugs))) < len(bugs))
-    first = options.seed if options.seed is not None else SMALL_FROM + time.time_ns() // 1000 % 10**9
+    first = options.seed if options.seed is not None else BRIEF_FROM + time.time_ns() // 1000 % 10**9
     print(f"seed {first}", flush=True)
     seeds: Iterable[int] = count(first) if options.runs is None else range(first, first + options.runs)
     if options.seed is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.jobs import SMALL_FROM
+from tests.simulation.jobs import BRIEF_FROM, SMALL_FROM
 from tests.simulation.run import seeds_that_failed_once, story_of, traces_of
 from tests.simulation.seams import simulated
 
@@ -28,7 +28,7 @@ def test_a_seed_that_failed_once_holds(seed: int) -> None:
     assert story_of(seed) is None
 
 
-@pytest.mark.parametrize("first", [0, SMALL_FROM], ids=["deep", "mostly small"])
+@pytest.mark.parametrize("first", [0, SMALL_FROM, BRIEF_FROM], ids=["deep", "mostly small", "mostly brief"])
 def test_the_first_seeds_hold(first: int) -> None:
     stories = [story for seed in range(first, first + 200) if (story := story_of(seed)) is not None]
     assert not stories, "\n\n".join(stories)
@@ -36,7 +36,6 @@ def test_the_first_seeds_hold(first: int) -> None:
 
 _ANOTHER_PROCESS = """
 import json
-from tests.simulation.jobs import SMALL_FROM
 from tests.simulation.run import traces_of
 from tests.simulation.seams import simulated
 
@@ -48,7 +47,7 @@ with simulated():
 def test_a_seed_is_the_same_run_in_another_process_in_another_folder_after_other_seeds(
     tmp_path: Path,
 ) -> None:
-    seeds = [*range(1000, 1030), *range(SMALL_FROM + 1000, SMALL_FROM + 1030)]
+    seeds = [first + number for first in (0, SMALL_FROM, BRIEF_FROM) for number in range(1000, 1020)]
     root = Path(__file__).parents[2]
     for part in ("lookup_hints", "tests/simulation"):
         shutil.copytree(root / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))

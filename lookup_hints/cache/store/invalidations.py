@@ -17,6 +17,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 
@@ -224,7 +225,11 @@ def _notes_after(notes: _Notes, moment: float) -> _Notes:
 
 def _columns_hash(schema: pa.Schema) -> int:
     """A number that differs for other columns or types, in whatever order they are asked by."""
-    text = repr([(field.name, str(field.type)) for field in schema])
+    return _text_hash(repr([(field.name, str(field.type)) for field in schema]))
+
+
+@lru_cache  # each task asks for the same few
+def _text_hash(text: str) -> int:
     (number,) = hashes_of(pa.RecordBatch.from_arrays([pa.array([text])], names=["key"])).tolist()
     return int(number)
 
