@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +11,10 @@ from pyspark.sql import SparkSession
 
 from lookup_hints import LookupSession, disable, enable
 from lookup_hints.errors import DdlError, HintError, QueryError, UnsupportedLookup
+from tests.spark.people import answer, calls, create
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-PEOPLE = [(1, "Ann"), (2, "Bob"), (2, "Bea"), (5, None)]
 
 
 @pytest.fixture
@@ -33,42 +31,6 @@ def people(own: SparkSession, tmp_path: Path) -> Path:
     """The lookup table ``people``, and the file that has a line for each of its requests and reads."""
     create(own, tmp_path)
     return tmp_path / "log"
-
-
-def create(spark: SparkSession, folder: Path, options: str = "", *, replace: bool = False) -> None:
-    rows = json.dumps(PEOPLE)
-    spark.sql(
-        f"CREATE {'OR REPLACE' if replace else ''} TEMPORARY TABLE people (id BIGINT, name STRING,"
-        f" PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'tests.spark.counting:CountingConnector',"
-        f" 'rows' = '{rows}', 'log' = '{folder}/log' {options})"
-    )
-
-
-def calls(log: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
-
-
-def answer(frame: DataFrame) -> tuple[list[tuple[str, str]], list[str]]:
-    return frame.dtypes, sorted(map(str, map(tuple, frame.collect())))
-
-
-def plain_people(spark: SparkSession) -> DataFrame:
-    return spark.createDataFrame(PEOPLE, "id BIGINT, name STRING")
-
-
-def test_all_of_sparks_own_ways_read_the_table(own: SparkSession, people: Path) -> None:
-    whole, frame = plain_people(own), own.range(4)
-    assert answer(own.table("people")) == answer(whole)
-    assert answer(own.table("`PEOPLE`")) == answer(whole)
-    assert answer(own.read.table("people")) == answer(whole)
-    for people_by_spark in (own.table("people"), own.read.table("people")):
-        for how in ("inner", "left", "full", "left_anti"):
-            assert answer(frame.join(people_by_spark, "id", how)) == answer(frame.join(whole, "id", how))
-    assert answer(frame.where("id IN (SELECT id FROM people)")) == answer(frame.where("id IN (1, 2)"))
-    assert answer(frame.selectExpr("(SELECT max(name) FROM people p WHERE p.id < 2) AS n").distinct())[1] == [
-        "('Ann',)"
-    ]
-    assert all(list(call) == ["scanned"] for call in calls(people))
 
 
 def test_lists_have_the_table_and_nothing_private(own: SparkSession, people: Path) -> None:
@@ -88,15 +50,6 @@ def test_lists_have_the_table_and_nothing_private(own: SparkSession, people: Pat
         ("name", own.catalog.listColumns("people")[1].dataType),
     ]
     own.sql("DROP DATABASE empty")
-
-
-@pytest.mark.parametrize("how", ["inner", "left", "left_semi", "left_anti"])
-def test_a_hint_looks_up_keys(own: SparkSession, people: Path, how: str) -> None:
-    frame = own.range(1, 4, 1, 1)
-    joined = frame.join(own.table("people").hint("lookup", "async=false", "capacity=20"), "id", how)
-    assert answer(joined) == answer(frame.join(plain_people(own), ["id"], how))
-    assert [sorted(call["keys"]) for call in calls(people)] == [[["1"], ["2"], ["3"]]]
-    assert answer(frame.join(own.table("people").hint("LOOKUP"), on=["id"], how=how)) == answer(joined)
 
 
 def test_other_hints_and_joins_stay_sparks(own: SparkSession, people: Path) -> None:
@@ -132,26 +85,6 @@ def test_a_hint_that_would_have_no_effect_is_an_error(own: SparkSession, people:
     with pytest.raises(QueryError, match="A lookup join cannot be 'full'"):
         frame.join(hinted, "id", "full")
     assert calls(people) == []
-
-
-def test_a_stream_joins_the_table(own: SparkSession, people: Path, tmp_path: Path) -> None:
-    own.range(4).write.parquet(str(tmp_path / "arriving"))
-    arriving = own.readStream.schema("id BIGINT").parquet(str(tmp_path / "arriving"))
-    for number, table in enumerate((own.table("people"), own.table("people").hint("lookup"))):
-        joined = arriving.join(table, "id")
-        query = (
-            joined.writeStream.format("memory")
-            .queryName(f"joined_{number}")
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        assert (
-            answer(own.table(f"joined_{number}"))[1] == answer(own.range(4).join(plain_people(own), "id"))[1]
-        )
-    kinds = [next(iter(call)) for call in calls(people)]
-    assert kinds[0] == "scanned"
-    assert {*kinds[1:]} == {"keys"}
 
 
 # --- guards ------------------------------------------------------------------------------------------
