@@ -63,7 +63,7 @@ _NEAREST = tuple(OrderCondition("value", operator) for operator in (">=", ">", "
 _RANGE = OrderCondition("value", until="until")
 
 SMALL_FROM, BRIEF_FROM = 10**9, 2 * 10**9
-"""From the first seed on most worlds are small, from the other on most have one statement: more of them run at a time."""
+"""From the first of these seeds on most worlds are small; from the second on most have one statement."""
 
 ATTEMPTS = 4
 """Spark tries a task so often."""
@@ -75,9 +75,9 @@ class Amounts:
 
     Args:
         stormy: how probable it is that many requests meet a source that is down again and again.
-        churning: the same, else, that answers come, go and are merged again and again, while those before them may
-            still be used.
-        deep: the same of more than two statements, and more tasks.
+        churning: how probable it is, where it is not stormy, that answers come, go and are merged again and again, while
+            those before them may still be used.
+        deep: how probable it is that there may be more than two statements, and more tasks.
         statements: of which one is how many statements a world has that is not deep.
         settled: how probable it is that such a world goes on until all is well.
     """
@@ -176,6 +176,7 @@ class Job:
         self.amounts = next(amounts for first, amounts in _AMOUNTS.items() if world.seed >= first)
         self.is_stormy = world.chance(self.amounts.stormy)
         self.is_churning = not self.is_stormy and world.chance(self.amounts.churning)
+        # Where all are deep nothing is drawn: the oldest seeds stay the same runs.
         self.is_deep = self.amounts.deep == 1.0 or self.is_churning or world.chance(self.amounts.deep)
         self.keys = self.random.choice((2, 5) if self.is_churning else (2, 5, 12))
         self.source = Source(
