@@ -8,17 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lookup_hints import disable, enable
-from tests.spark.people import answer, calls, create, plain_people
+from tests.spark.people import answer, calls, create, enabled_session, plain_people
 
 
 @pytest.fixture
 def own(spark: SparkSession) -> Iterator[SparkSession]:
     """A Spark session of its own, enabled."""
-    session = spark.newSession()
-    enable(session)
-    yield session
-    disable(session)
+    yield from enabled_session(spark)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 from lookup_connectors.memory import MemoryConnector
@@ -17,6 +17,9 @@ from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.spi import DURATION, TEXT, Option
 from lookup_hints.spi.request_and_answer import LookupRequest, OrderCondition
+
+if TYPE_CHECKING:
+    from lookup_hints import LookupSession
 
 
 def write_down(request: LookupRequest, file: Path) -> None:
@@ -108,3 +111,30 @@ class ByKey(CountingConnector):
 
     def can_order(self, order: OrderCondition) -> bool:
         return False
+
+
+@dataclass
+class Counting:
+    """A session whose lookup tables count what they are asked."""
+
+    session: LookupSession
+    folder: Path
+
+    def table(self, name: str, columns: str, **options: str) -> None:
+        given = {
+            "connector": "tests.spark.counting:CountingConnector",
+            "log": str(self.folder / f"{name}.log"),
+            "rows": "[]",
+            "lookup.access": "lookup",
+            **{key.replace("_", "-").replace("lookup-", "lookup."): value for key, value in options.items()},
+        }
+        listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
+        self.session.sql(f"CREATE TEMPORARY TABLE {name} ({columns}) WITH ({listed})")
+
+    def run(self, query: str, table: str) -> tuple[int, int]:
+        """The keys and requests that ``query`` asks of ``table``."""
+        log = self.folder / f"{table}.log"
+        log.unlink(missing_ok=True)
+        self.session.sql(query).write.format("noop").mode("overwrite").save()
+        calls = Calls.read(log) if log.exists() else Calls([])
+        return sum(calls.keys.values()), len(calls.requests)

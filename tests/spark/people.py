@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from lookup_hints import disable, enable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PEOPLE = [(1, "Ann"), (2, "Bob"), (2, "Bea"), (5, None)]
+
+
+def enabled_session(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session of its own, enabled until the end."""
+    session = spark.newSession()
+    enable(session)
+    yield session
+    disable(session)
 
 
 def create(spark: SparkSession, folder: Path, options: str = "", *, replace: bool = False) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from lookup_hints import LookupSession, disable, enable
 from lookup_hints.errors import DdlError, HintError, QueryError, UnsupportedLookup
-from tests.spark.people import answer, calls, create
+from tests.spark.people import answer, calls, create, enabled_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def own(spark: SparkSession) -> Iterator[SparkSession]:
     """A Spark session of its own, enabled."""
-    session = spark.newSession()
-    enable(session)
-    yield session
-    disable(session)
+    yield from enabled_session(spark)
 
 
 @pytest.fixture

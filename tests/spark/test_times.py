@@ -1,4 +1,4 @@
-"""FOR SYSTEM_TIME AS OF: where the clause may stand, and what is said of a time that does not choose the rows."""
+"""FOR SYSTEM_TIME AS OF: what is asked for behind it, and what is said of a time that does not choose the rows."""
 
 from __future__ import annotations
 
@@ -59,9 +59,13 @@ def note(time: str, names: str) -> str:
     )
 
 
+def new_worlds(spark: SparkSession, folders: pytest.TempPathFactory) -> Worlds:
+    return Worlds(spark, folders.mktemp("times"), TABLES, connector="memory", views=VIEWS)
+
+
 @pytest.fixture(scope="module")
 def worlds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worlds:
-    return Worlds(spark, tmp_path_factory.mktemp("times"), TABLES, connector="memory", views=VIEWS)
+    return new_worlds(spark, tmp_path_factory)
 
 
 @pytest.fixture
@@ -82,17 +86,6 @@ def over(relation: str, join: str, ctes: str = "WITH d AS (SELECT id, name, x FR
     return (
         f"{ctes}SELECT '{join}' AS j, o.no, {name} AS name FROM orders o"
         f" {join} {relation} FOR SYSTEM_TIME AS OF o.proc_time AS x ON o.k = x.id"
-    )
-
-
-def test_it_may_stand_behind_a_cte_a_derived_table_and_a_view(worlds: Worlds) -> None:
-    first, *others = JOINS
-    worlds.check_all(
-        (
-            " UNION ALL ".join([over(relation, first), *(over(relation, join, ctes="") for join in others)])
-            for relation in (*ASKED, *READ)
-        ),
-        LOOKUPS,
     )
 
 
