@@ -82,9 +82,10 @@ _shared: list[SparkSession] = []
 
 @pytest.fixture(scope="module", autouse=True)
 def _tables_end_with_their_file() -> Iterator[None]:
-    """Which files share a Spark, and in which order, is chance: none finds the lookup tables of another."""
+    """Which files share a Spark, and in which order, is chance: none finds tables or settings of another."""
     yield
     for session in _shared:
+        session.createDataFrame([], "n INT")  # makes it the active session, whose settings reach others
         from lookup_hints.driver.statement_scope import _states  # which imports Spark
 
         made = _states._made.get(session)  # which no test of policies may find made by another
