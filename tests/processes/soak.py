@@ -6,6 +6,7 @@ refused requests, stepped wall clocks. The executor of the first worker is never
 
 Each committed row is checked: it came once, and its values are those that the sources held between its arrival and its
 commit. Counts and dead letters must agree with the rows. Memory, threads, open files and sessions may not grow.
+It runs on Linux, whose ``/proc`` tells the names of threads.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ SECONDS_OF_A_VERSION = 3.0
 SAMPLE_SECONDS = 5.0
 LONG_SECONDS = 170.0
 """A run that is shorter says nothing about growth."""
-SPARKS_THREADS = 140
-"""Pools of Spark in its JVMs grow for minutes, and have 128 threads at the most."""
+BLOCK_MANAGERS = "block-manager-"
+"""How the threads of those pools of Spark are named that grow for an hour, and have 128 threads at the most."""
 PATIENCE = 120.0
 """Seconds that the stream has to start, and to catch up in the end."""
 
@@ -304,16 +305,16 @@ class Soak:
             "driver, Python: threads": Gauge(4),
             "driver, JVM: MB of live heap": Gauge(24),
             "driver, JVM: open files": Gauge(12),
-            "driver, JVM: threads": Gauge(SPARKS_THREADS),
+            "driver, JVM: threads": Gauge(24),
             "executor, JVM: open files": Gauge(12),
-            "executor, JVM: threads": Gauge(SPARKS_THREADS),
+            "executor, JVM: threads": Gauge(24),
             "its Python worker: MB": Gauge(16),
             "its Python worker: open files": Gauge(4),
             "its Python worker: threads": Gauge(4),
             "executor: files of lookups": Gauge(40),
-            "sessions at PostgreSQL": Gauge(4),
-            "connections to HTTP": Gauge(8),
-            "connections to Redis": Gauge(4),
+            "a worker: sessions at PostgreSQL": Gauge(2),
+            "a worker: connections to HTTP": Gauge(2),
+            "a worker: connections to Redis": Gauge(2),
         }
         self.began = 0.0
 
@@ -421,7 +422,7 @@ class Soak:
         for thread in threads:
             thread.join(60)
         try:
-            self._end(job, sink)
+            self._end(job, sink, proxies)
         except Exception:  # what was seen until then is told all the same
             self.faults.append(f"the soak itself failed:\n{traceback.format_exc()}")
         self._print_summary(sink, chaos)
@@ -471,7 +472,7 @@ class Soak:
             for process in filter(None, found):
                 with contextlib.suppress(psutil.Error):
                     figures.append(
-                        (process.memory_info().rss / 2**20, process.num_fds(), process.num_threads())
+                        (process.memory_info().rss / 2**20, process.num_fds(), _count_threads(process))
                     )
             for what, values in zip(
                 ("MB", "open files", "threads"), zip(*figures, strict=True), strict=False
@@ -484,12 +485,14 @@ class Soak:
             folder = workers[0].environ()["SPARK_LOCAL_DIRS"].split(",")[0]
             files = paths_below(Path(folder) / "lookup_hints")
             self.gauges["executor: files of lookups"].add(now, len(files))
+        workers += processes.workers(is_sheltered=False)
+        lines = [ports for worker in workers if (ports := _count_lines(worker))]
         for name, connections in (
-            ("pg", "sessions at PostgreSQL"),
-            ("web", "connections to HTTP"),
-            ("kv", "connections to Redis"),
+            ("pg", "a worker: sessions at PostgreSQL"),
+            ("web", "a worker: connections to HTTP"),
+            ("kv", "a worker: connections to Redis"),
         ):
-            self.gauges[connections].add(now, proxies[name].connections)
+            self.gauges[connections].add(now, max((each[proxies[name].port] for each in lines), default=0))
 
     def _print_minute(self, minute: int, sink: Sink, chaos: Chaos) -> None:
         worker = self.gauges["its Python worker: MB"].samples
@@ -502,7 +505,7 @@ class Soak:
             flush=True,
         )
 
-    def _end(self, job: subprocess.Popen[bytes], sink: Sink) -> None:
+    def _end(self, job: subprocess.Popen[bytes], sink: Sink, proxies: dict[str, FaultProxy]) -> None:
         """Wait for the driver's end, and check what can be checked only then."""
         try:
             code = job.wait(PATIENCE)
@@ -523,10 +526,16 @@ class Soak:
         left = [path for path in paths_below(self.folder / "tmp") if path.is_file()]
         # Workers of Spark remove the folders of an application when they hear of its end.
         deadline = time.monotonic() + 20
-        while (folders := self._folders_of_lookups()) and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            folders = self._folders_of_lookups()
+            lines = {name: proxy.connections for name, proxy in proxies.items() if proxy.connections}
+            if not folders and not lines:
+                break
             time.sleep(0.5)
         if left or folders:
             self.faults.append(f"files are left: {[str(path) for path in (*left, *folders)][:10]}")
+        if lines:
+            self.faults.append(f"connections are left: {lines}")
 
     def _folders_of_lookups(self) -> list[Path]:
         return [path for path in paths_below(self.folder / "local") if path.name == "lookup_hints"]
@@ -570,6 +579,22 @@ class Soak:
             print(f"{what:34} {number:9,}")
         print()
         print(*table_of(self.gauges, self.warm), sep="\n")
+
+
+def _count_threads(process: psutil.Process) -> int:
+    """The threads of a process, but those of ``BLOCK_MANAGERS``."""
+    names = []
+    for path in Path(f"/proc/{process.pid}/task").glob("*/comm"):
+        with contextlib.suppress(OSError):  # it has ended
+            names.append(path.read_text())
+    return sum(not name.startswith(BLOCK_MANAGERS) for name in names)
+
+
+def _count_lines(worker: psutil.Process) -> Counter[int]:
+    """The connections of a process, by the port at their other end."""
+    with contextlib.suppress(psutil.Error):
+        return Counter(line.raddr.port for line in worker.net_connections() if line.raddr)
+    return Counter()
 
 
 def soak(seconds: float, seed: int) -> list[str]:
