@@ -130,20 +130,29 @@ class BlockingRequests:
         self._sent: _SentRequest | None = None
         self._is_calling = self._is_closed = False
 
-    def send(self, request: LookupRequest, deadline: float | None) -> Answer:
-        """The answer to ``request``, which waits for its permit until the ``deadline``."""
+    def send(self, request: LookupRequest, late_at: Callable[[], float]) -> Answer:
+        """The answer to ``request``, which waits for its permit until it is late, and is so later by that.
+
+        Raises:
+            LookupTimeout: no time is left for it, so it is not sent.
+        """
         with self._lock:
             self._is_calling = True
         try:
             own = permits() if self._takes_permits else None
             if own is not None and not own.try_acquire():
-                own.acquire_blocking(deadline)
-            # Nothing else ends a lookup that has waited for its permit, or for the call before it.
-            # Where it has not, messages tell the time that users have set.
-            left = math.inf if deadline is None else deadline - self._clock()
+                own.acquire_blocking(late_at())
+            # Nothing else ends a lookup that has waited for the call before it. Where it has not, messages
+            # tell the time that users have set.
+            started = self._clock()
+            left = late_at() - started
+            if left < TIMER_TOLERANCE:
+                if own is not None:
+                    own.release(started, "unsent")
+                raise LookupTimeout("no time was left to send the request")
+            sent = _SentRequest(request, own, self._connector, self._observer, self._clock, left)
             if left < 0.99 * (request.timeout or math.inf):
-                request = replace(request, timeout=max(TIMER_TOLERANCE, left))
-            sent = _SentRequest(request, own, self._connector, self._observer, self._clock)
+                request = replace(request, timeout=left)
             with self._lock:
                 self._sent = sent
             try:
@@ -219,9 +228,12 @@ class _SentRequest:
         connector: Connector,
         observer: RequestObserver,
         clock: Callable[[], float],
+        left: float = math.inf,
     ) -> None:
         self._own, self._connector, self._observer, self._clock = own, connector, observer, clock
-        self._timeout = request.timeout
+        self._timeout = math.inf if request.timeout is None else request.timeout
+        self._left = left
+        """Seconds of its timeout that are left when it is sent."""
         self._started = clock()
         self._begun = observer.begin(request.keys.num_rows if isinstance(request, LookupRequest) else 1)
         self._is_given_up = False
@@ -239,8 +251,7 @@ class _SentRequest:
                 self._own.release(self._started, "unknown")
             return
         seconds = self._clock() - self._started
-        timeout = math.inf if self._timeout is None else self._timeout
-        is_late = isinstance(error, CancelledError) and seconds + TIMER_TOLERANCE >= timeout
+        is_late = isinstance(error, CancelledError) and self._had_its_time(seconds)
         self._observer.end(
             self._begun, seconds, LookupTimeout if is_late else None if error is None else type(error)
         )
@@ -249,16 +260,26 @@ class _SentRequest:
         ending: Ending = "lost" if is_late else "unknown"
         if error is None:
             ending = "served"
-        elif isinstance(error, Exception):
+        elif isinstance(error, Exception) and not self._was_cut_short(error, seconds):
             ending = self._connector.ending(error)
         pause = error.retry_after if isinstance(error, ConnectorError) else None
         self._own.release(self._started, ending, pause)
 
     def give_up(self) -> None:
-        """It is lost, which is told once, whoever waits for it; it keeps its permit until its end."""
+        """It is late, which is told once, whoever waits for it; it keeps its permit until its end."""
         if self._is_given_up:
             return
         self._is_given_up = True
-        self._observer.end(self._begun, self._clock() - self._started, LookupTimeout)
-        if self._own is not None:
+        seconds = self._clock() - self._started
+        self._observer.end(self._begun, seconds, LookupTimeout)
+        if self._own is not None and self._had_its_time(seconds):
             self._own.release(self._started, "lost", count=0)
+
+    # That the call before it has left it too little time says nothing about the source.
+    def _had_its_time(self, seconds: float) -> bool:
+        return seconds + TIMER_TOLERANCE >= self._timeout
+
+    def _was_cut_short(self, error: Exception, seconds: float) -> bool:
+        """Whether the connector has kept to what was left of the time of the request."""
+        is_late = isinstance(error, LookupTimeout) and seconds + TIMER_TOLERANCE >= self._left
+        return is_late and not self._had_its_time(seconds)

@@ -16,12 +16,14 @@ from lookup_hints.spi.request_context import reporting_to
 
 
 class BlockingCall(Protocol):
-    """Makes a call that may take so many seconds, about, and gives its answer."""
+    """Makes a call that may take so many seconds, about, and then some more, and gives its answer."""
 
-    def __call__(self, work: Callable[[], Answer], seconds: float | None, /) -> Answer: ...
+    def __call__(
+        self, work: Callable[[], Answer], seconds: float | None, more: Callable[[], float], /
+    ) -> Answer: ...
 
 
-def call_here(work: Callable[[], Answer], _: float | None) -> Answer:
+def call_here(work: Callable[[], Answer], _: float | None, __: Callable[[], float]) -> Answer:
     """On the thread of the task itself, for a connector that cannot hang."""
     return work()
 
@@ -70,16 +72,24 @@ def _run_request(
 ) -> None:
     scheduler.recorder.waits.turn("source", clock())
     permits = scheduler.limiter.permits()
+
+    def late_at() -> float:
+        return scheduler.late_at(ask, permits.waited)
+
+    outcome: Answer | Exception
     try:
         with reporting_to(scheduler.recorder, permits):
-            answer = call(partial(requests.send, ask.request, ask.deadline), ask.request.timeout)
+            work = partial(requests.send, ask.request, late_at)
+            outcome = call(work, ask.request.timeout, lambda: late_at() - clock())
     except Exception as error:
         requests.give_up()
-        scheduler.failed(ask, error, clock())
+        outcome = error
+    if permits.waited:
+        ask = scheduler.forgive(ask, permits)
+    if isinstance(outcome, Exception):
+        scheduler.failed(ask, outcome, clock())
     else:
-        if permits.waited:
-            ask = scheduler.forgive(ask, permits)
-        scheduler.answered(ask, answer, clock())
+        scheduler.answered(ask, outcome, clock())
 
 
 def _sleep_until(

@@ -59,20 +59,31 @@ class CallThread:
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         Thread(target=self._run_calls, name=name, daemon=True).start()
 
-    def call(self, work: Callable[[], T], seconds: float | None) -> T:
+    def call(
+        self, work: Callable[[], T], seconds: float | None, more: Callable[[], float] = lambda: 0.0
+    ) -> T:
         """What ``work`` gives, or raises. A call that has not begun when its time is up is not made.
 
+        Args:
+            work: the call.
+            seconds: that it may take.
+            more: seconds that it may still take when these are over; asked again when those are over.
+
         Raises:
-            CallTimeout: it took longer than ``seconds``.
+            CallTimeout: it took longer.
         """
         future: Future[T] = Future()
         self._calls.put((future, partial(copy_context().run, work)))
         try:
-            return future.result(seconds)
-        except NotInTime:
-            if future.done():  # an error of the call itself
-                raise
-            raise CallTimeout from None
+            while True:
+                try:
+                    return future.result(seconds)
+                except NotInTime:
+                    if future.done():  # an error of the call itself
+                        raise
+                    seconds = more()
+                    if seconds <= 0:
+                        raise CallTimeout from None
         finally:
             future.cancel()
 
@@ -155,16 +166,27 @@ class OpenedSync:
         self._thread: CallThread | None = None
         self._is_open = False
 
-    def call(self, work: Callable[[], T], timeout: float | None) -> T:
+    def call(
+        self,
+        work: Callable[[], T],
+        timeout: float | None,
+        more: Callable[[], float] = lambda: -GRACE_SECONDS,
+    ) -> T:
         """What ``work`` gives on the thread of the connector.
 
+        Args:
+            work: the call.
+            timeout: seconds that it may take.
+            more: seconds that it may still take when these are over, as it has waited for its permit.
+
         Raises:
-            LookupTimeout: it did not return within ``timeout`` seconds, and a moment.
+            LookupTimeout: it did not return within these, and a moment.
         """
         with self._lock:
             thread = self._thread = self._thread or CallThread("lookup_hints sync")
         try:
-            return thread.call(work, None if timeout is None else timeout + GRACE_SECONDS)
+            seconds = None if timeout is None else timeout + GRACE_SECONDS
+            return thread.call(work, seconds, lambda: more() + GRACE_SECONDS)
         except CallTimeout:
             raise LookupTimeout(
                 f"{type(self.connector).__name__}.lookup has not returned within {timeout:g} s"

@@ -267,7 +267,9 @@ class SimulatedCallThread:
     def __init__(self, name: str) -> None:
         self._name, self._calls = name, SimulatedLock()
 
-    def call(self, work: Callable[[], T], seconds: float | None) -> T:
+    def call(
+        self, work: Callable[[], T], seconds: float | None, more: Callable[[], float] = lambda: 0.0
+    ) -> T:
         thread, outcome = this_thread(), list[tuple[T | None, Exception | None]]()
 
         def run() -> None:
@@ -283,9 +285,10 @@ class SimulatedCallThread:
 
         is_late: list[bool] = []
         SimulatedThread(thread.process, run, self._name)
-        if not thread.wait_until(lambda: bool(outcome), seconds):
-            is_late.append(True)
-            raise CallTimeout
+        while not thread.wait_until(lambda: bool(outcome), seconds):
+            if (seconds := more()) <= 0:
+                is_late.append(True)
+                raise CallTimeout
         value, error = outcome[0]
         if error is not None:
             raise error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
@@ -103,6 +104,10 @@ def plain(arrays: Iterable[pa.Array]) -> list[list[Row] | None]:
     """Lists of structs as lists of tuples."""
     found = [row for array in arrays for row in array.to_pylist()]
     return [None if row is None else [tuple(struct.values()) for struct in row] for row in found]
+
+
+def never_late() -> float:
+    return math.inf
 
 
 class Clock:

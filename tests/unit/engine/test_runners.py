@@ -18,10 +18,12 @@ from lookup_hints.engine.async_runner import AsyncRunner, run_async
 from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.request_scheduler import RequestScheduler
 from lookup_hints.engine.sync_runner import run_sync
-from lookup_hints.errors import ConnectorError
+from lookup_hints.errors import ConnectorError, LookupTimeout
+from lookup_hints.limits.origin_limiter import OriginLimiter
+from lookup_hints.limits.shared_limits import Rules, in_memory
 from lookup_hints.lookup_spec import LookupSettings, LookupSpec
 from lookup_hints.retry import FixedDelay
-from lookup_hints.spi.request_and_answer import LookupRequest
+from lookup_hints.spi.request_and_answer import Answer, LookupRequest
 from tests.unit.engine.support import (
     ON_MISS,
     Asked,
@@ -168,6 +170,29 @@ def test_sync_hands_a_window_out_before_it_reads_the_next() -> None:
     found = run_sync(scheduler(), inputs(), names_of(), clock=clock, sleep=clock.sleep)
     next(found)
     assert read == [0]
+
+
+def test_time_without_a_permit_does_not_count_against_the_timeout_of_a_sync_request() -> None:
+    clock, timeouts = Clock(), list[float | None]()
+    limiter = OriginLimiter(in_memory(), Rules(rate=0.25, adapts=False), clock=clock, sleep=clock.sleep)
+
+    def answer(request: LookupRequest) -> pa.Table:
+        timeouts.append(request.timeout)
+        clock.now += 2.0
+        return names_of()(request)
+
+    def call(work: Callable[[], Answer], seconds: float | None, more: Callable[[], float]) -> Answer:
+        assert seconds is not None
+        late_at, answer = clock() + seconds, work()
+        if clock() > late_at and more() < 0:
+            raise LookupTimeout(f"has not returned within {seconds:g} s")
+        return answer
+
+    lookups = RequestScheduler(spec(timeout=3.0), Random(1), limiter=limiter)
+    inputs = iter([keys(1), keys(2), keys(3)])  # a request each 4 s: the second one waits for 2 s
+    found = handed_back(run_sync(lookups, inputs, answer, clock=clock, sleep=clock.sleep, call=call))
+    assert (timeouts, clock()) == ([3.0, 3.0, 3.0], 10.0)
+    assert found == [[(key, f"n{key}")] for key in (1, 2, 3)]
 
 
 def test_a_sync_failure_reaches_the_caller() -> None:

@@ -17,7 +17,7 @@ from lookup_hints.metrics.task_recorder import TaskRecorder
 from lookup_hints.spi import HttpExchange, reporting
 from lookup_hints.spi.request_and_answer import LookupRequest, RowRequest
 from lookup_hints.spi.request_context import UNTOLD, reporting_to
-from tests.unit.engine.support import Asked, Clock, names_of
+from tests.unit.engine.support import Asked, Clock, names_of, never_late
 
 SCHEMA = pa.schema([("id", pa.int64())])
 
@@ -60,7 +60,8 @@ def test_a_request_is_told_with_its_keys_and_its_time(diary: Diary, clock: Clock
         return request.keys
 
     keys = request(3)
-    assert BlockingRequests(lookup, Asked(names_of()), UNLIMITED, clock, diary).send(keys, None) is keys.keys
+    requests = BlockingRequests(lookup, Asked(names_of()), UNLIMITED, clock, diary)
+    assert requests.send(keys, never_late) is keys.keys
     assert diary.told == [("begin", 3), ("end", 1, 0.25, None)]
 
 
@@ -69,7 +70,7 @@ def test_a_request_that_fails_is_told_with_the_kind_of_its_error(diary: Diary, c
         raise ConnectorError("hunter2")
 
     with pytest.raises(ConnectorError):
-        BlockingRequests(lookup, Asked(names_of()), UNLIMITED, clock, diary).send(request(1), None)
+        BlockingRequests(lookup, Asked(names_of()), UNLIMITED, clock, diary).send(request(1), never_late)
     assert diary.told == [("begin", 1), ("end", 1, 0.0, "ConnectorError")]
 
 

@@ -8,9 +8,12 @@ import gc
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as NotInTime
+from contextlib import nullcontext
 from functools import partial
+from itertools import count
+from math import inf
 from threading import Event, get_ident
 from typing import Any
 from unittest.mock import Mock
@@ -26,7 +29,7 @@ from lookup_hints.process.open_connectors import CallThread, CallTimeout, LoopTh
 from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable
 from lookup_hints.spi.request_context import NOBODY, reporting_to
-from tests.unit.engine.support import SCHEMA, Asked, names_of
+from tests.unit.engine.support import SCHEMA, Asked, names_of, never_late
 
 
 def requested(key: int, timeout: float | None = None) -> LookupRequest:
@@ -92,7 +95,7 @@ def test_a_call_keeps_its_permit_until_it_returns(connector: Hangs) -> None:
     requests = BlockingRequests(connector.lookup, connector, own, clock)
     opened = OpenedSync(connector)
     with reporting_to(NOBODY, own.permits()), pytest.raises(LookupTimeout):
-        opened.call(partial(requests.send, requested(1), None), 0.01)
+        opened.call(partial(requests.send, requested(1), never_late), 0.01)
     requests.give_up()
     assert not other.try_acquire(), "the source still works on the call"
     requests.close()
@@ -106,11 +109,11 @@ def test_a_call_keeps_its_permit_until_it_returns(connector: Hangs) -> None:
 def test_a_call_that_hangs_is_lost_once_whoever_waits_for_it(connector: Hangs) -> None:
     store = in_memory()
     limiter = OriginLimiter(store, Rules(capacity=1), process=os.getpid(), clock=lambda: 1.0)
-    requests = BlockingRequests(connector.lookup, connector, limiter, lambda: 1.0)
+    requests = BlockingRequests(connector.lookup, connector, limiter, partial(next, count()))
     opened = OpenedSync(connector)
     for key in (1, 2, 3):
         with reporting_to(NOBODY, limiter.permits()), pytest.raises(LookupTimeout):
-            opened.call(partial(requests.send, requested(key), None), 0.01)
+            opened.call(partial(requests.send, requested(key, timeout=0.01), never_late), 0.01)
         requests.give_up()
     assert list(store.limits.breaker._ends) == [-1.0]
     connector.goes_on.set()
@@ -123,9 +126,22 @@ def test_a_call_that_waits_for_the_one_before_takes_no_permit(connector: Hangs) 
     for key in (1, 2):
         requests = BlockingRequests(connector.lookup, connector, limiter, lambda: 0.0)
         with reporting_to(NOBODY, limiter.permits()), pytest.raises(LookupTimeout):
-            opened.call(partial(requests.send, requested(key), None), 0.01)
+            opened.call(partial(requests.send, requested(key), never_late), 0.01)
     assert limiter._permits.in_use == 1
     connector.goes_on.set()
+    opened.close()
+
+
+def test_a_call_that_has_waited_for_its_permit_may_take_longer(connector: Hangs) -> None:
+    opened, left = OpenedSync(connector), iter([0.01, 0.01, 60.0])
+
+    def more() -> float:
+        seconds = next(left)
+        if seconds > 1.0:
+            connector.goes_on.set()
+        return seconds
+
+    assert opened.call(partial(opened.lookup, requested(1)), 0.01, more) == names_of()(requested(1))
     opened.close()
 
 
@@ -177,25 +193,39 @@ def test_a_thread_ends_with_its_connector(connector: Hangs) -> None:
     assert not own.is_alive()
 
 
-class Waits:
-    """A turn that comes after 2 of the 3 seconds that a lookup has."""
+class Turn:
+    """A permit that comes after 2 seconds, and how it ends."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now = self.waited = 0.0
+        self.endings: list[str] = []
 
     def try_acquire(self) -> bool:
         return False
 
     def acquire_blocking(self, deadline: float | None = None, after: float | None = None) -> None:
         self.now += 2.0
+        self.waited += 2.0
 
-    def release(self, started: float, ending: Any, pause: float | None = None, count: int = 1) -> float:
+    def release(self, started: float, ending: str, pause: float | None = None, count: int = 1) -> float:
+        self.endings.append(ending)
         return 0.0
 
+    def requests(self, lookup: Callable[[LookupRequest], pa.Table]) -> BlockingRequests:
+        limiter: Any = object()
+        return BlockingRequests(lookup, Asked(names_of()), limiter, lambda: self.now)
 
-@pytest.mark.parametrize(("timeout", "left"), [(3.0, 1.0), (None, None), (1.0, 0.001)])
-def test_what_a_turn_takes_is_no_longer_there_for_the_lookup(
-    timeout: float | None, left: float | None
+    def send(self, requests: BlockingRequests, late_at: float, timeout: float | None = 3.0) -> Answer:
+        turn: Any = self
+        with reporting_to(NOBODY, turn):
+            return requests.send(requested(1, timeout=timeout), lambda: late_at + self.waited)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "late_at", "left"), [(3.0, 3.0, 3.0), (None, inf, None), (3.0, 1.0, 1.0)]
+)
+def test_what_a_permit_takes_does_not_count_and_what_the_call_before_takes_does(
+    timeout: float | None, late_at: float, left: float | None
 ) -> None:
     seen: list[float | None] = []
 
@@ -203,12 +233,48 @@ def test_what_a_turn_takes_is_no_longer_there_for_the_lookup(
         seen.append(request.timeout)
         return names_of()(request)
 
-    turns: Any = Waits()
-    limiter: Any = object()
-    asked = BlockingRequests(lookup, Asked(names_of()), limiter, lambda: turns.now)
-    with reporting_to(NOBODY, turns):
-        asked.send(requested(1, timeout=timeout), timeout)
-    assert seen == [left]
+    turn = Turn()
+    turn.send(turn.requests(lookup), late_at, timeout)
+    assert (seen, turn.endings) == ([left], ["served"])
+
+
+def test_a_request_for_which_the_call_before_leaves_no_time_is_not_sent() -> None:
+    turn, lookup = Turn(), Mock()
+    with pytest.raises(LookupTimeout, match="no time was left to send the request"):
+        turn.send(turn.requests(lookup), late_at=0.0)
+    assert turn.endings == ["unsent"]
+    lookup.assert_not_called()
+
+
+@pytest.mark.parametrize(("late_at", "ending"), [(3.0, "lost"), (1.0, "unknown")])
+def test_only_a_request_that_had_its_time_is_lost(late_at: float, ending: str) -> None:
+    """What the call before it has left says nothing about the source."""
+
+    def lookup(request: LookupRequest) -> pa.Table:
+        assert request.timeout is not None
+        turn.now += request.timeout
+        if gives_up:
+            requests.give_up()
+            return names_of()(request)
+        raise LookupTimeout("SQLite had no answer in the time given")
+
+    for gives_up in (False, True):
+        turn = Turn()
+        requests = turn.requests(lookup)
+        with nullcontext() if gives_up else pytest.raises(LookupTimeout):
+            turn.send(requests, late_at)
+        assert turn.endings[0] == ending
+
+
+def test_a_connector_with_less_patience_than_it_is_given_loses_its_request() -> None:
+    def lookup(request: LookupRequest) -> pa.Table:
+        turn.now += 0.5
+        raise LookupTimeout("no answer within the request-timeout of 0.5 s")
+
+    turn = Turn()
+    with pytest.raises(LookupTimeout):
+        turn.send(turn.requests(lookup), late_at=1.0)
+    assert turn.endings == ["lost"]
 
 
 def test_a_loop_whose_thread_cannot_start_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
