@@ -12,7 +12,9 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql import SparkSession
+from pyspark.sql.connect.client import SparkConnectClient
 
 from lookup_hints import (
     FixedDelay,
@@ -26,16 +28,26 @@ from lookup_hints import (
 )
 from lookup_hints.spi import TEXT, Option, Scan, SyncLookup
 from lookup_hints.spi.request_and_answer import LookupRequest
+from tests.nth_call import Target
 from tests.queries.test_dataframe import JOINS
 from tests.queries.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
 from tests.spark.answers import Answer, collected
 from tests.spark.elsewhere import FailingConnector, Steps, names_asked
+from tests.spark.failing_calls import check_disabling, check_enabling, check_planning
 from tests.spark.joined import native
 from tests.spark.oracle import Twins
 
 JOIN = "SELECT o.id, c.name FROM orders o LEFT JOIN customers c ON o.k = c.id"
 PEOPLE = """CREATE TEMPORARY TABLE people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)
 WITH ('connector' = 'memory', 'rows' = '[[1, "Ann"], [2, "Bob"]]')"""
+
+
+SERVER = [
+    Target(
+        SparkConnectClient, name, lambda: SparkConnectGrpcException("the server does not answer (injected)")
+    )
+    for name in ("_analyze", "_execute", "_execute_and_fetch", "config")
+]
 
 
 class Squares(SyncLookup):
@@ -95,6 +107,10 @@ def scenario(new_session: Callable[[], SparkSession], folder: Path) -> Steps:
 
     for name in sorted(JOINS.keys() & names):
         step.run(f"lookup_join: {name}", partial(joined, name))
+
+    for check in (check_enabling, check_disabling, check_planning):
+        if check.__name__ in names:
+            step.run(check.__name__, partial(check, new_session, SERVER))
 
     orders = session.spark.table("orders")
 

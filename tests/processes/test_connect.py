@@ -97,6 +97,11 @@ def test_enable_and_disable(outcomes: Outcomes) -> None:
     assert "TABLE_OR_VIEW_NOT_FOUND" in outcomes.failed("disabled")
 
 
+@pytest.mark.parametrize("name", ["check_enabling", "check_disabling", "check_planning"])
+def test_each_call_to_the_server_may_fail(outcomes: Outcomes, name: str) -> None:
+    assert outcomes.gave(name) is None
+
+
 def test_temporary_views_over_a_lookup(outcomes: Outcomes) -> None:
     assert outcomes.gave("temporary_view") == [40, 0]
 

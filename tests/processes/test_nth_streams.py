@@ -26,7 +26,8 @@ from lookup_hints import FixedDelayRestart, LookupSession, supervise
 from lookup_hints.cli.main import main
 from tests.kinds import EXAMPLES
 from tests.nth_call import FILES, MEMORY, PROCESSES, SOCKETS, Survivor, survive
-from tests.spark.test_nth_calls import JVM, tables_of
+from tests.spark.failing_calls import tables_of
+from tests.spark.test_nth_calls import JVM
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -29,7 +29,8 @@ from lookup_hints.cli.main import main
 from lookup_hints.notebook.magics import CellFailed, load
 from tests.kinds import EXAMPLES
 from tests.nth_call import FILES, MEMORY, PROCESSES, Survivor, survive
-from tests.spark.test_nth_calls import JVM, tables_of
+from tests.spark.failing_calls import tables_of
+from tests.spark.test_nth_calls import JVM
 
 TABLE = """CREATE OR REPLACE TEMPORARY TABLE nth_people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)
 WITH ('connector' = 'sqlite', 'path' = '{folder}/people.db', 'table-name' = 'people');
