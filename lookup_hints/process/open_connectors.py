@@ -79,8 +79,8 @@ class CallThread:
                 try:
                     return future.result(seconds)
                 except NotInTime:
-                    if future.done():  # an error of the call itself
-                        raise
+                    if future.done():  # an error of the call itself, or it is over since
+                        return future.result()
                     seconds = more()
                     if seconds <= 0:
                         raise CallTimeout from None

@@ -9,6 +9,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
 from contextlib import nullcontext
 from functools import partial
@@ -25,6 +26,7 @@ from lookup_hints.engine.permits import BlockingRequests
 from lookup_hints.errors import LookupTimeout
 from lookup_hints.limits.origin_limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import Rules, in_memory
+from lookup_hints.process import open_connectors
 from lookup_hints.process.open_connectors import CallThread, CallTimeout, LoopThread, OpenedSync, Process
 from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.request_and_answer import Answer, LookupRequest, LookupTable
@@ -155,6 +157,20 @@ def test_a_call_sees_the_context_of_its_caller_and_its_errors_come_back() -> Non
 
     with pytest.raises(NotInTime, match="its own"):
         thread.call(fail, 60.0)
+    thread.end()
+
+
+def test_an_answer_that_comes_in_the_moment_of_the_timeout_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    class InThatMoment(Future[int]):
+        def result(self, timeout: float | None = None) -> int:
+            answer = super().result(60.0)
+            if timeout is None:
+                return answer
+            raise NotInTime
+
+    monkeypatch.setattr(open_connectors, "Future", InThatMoment)
+    thread = CallThread("test")
+    assert thread.call(lambda: 7, 0.01) == 7
     thread.end()
 
 
