@@ -131,7 +131,11 @@ class BlockingRequests:
         self._is_calling = self._is_closed = False
 
     def send(self, request: LookupRequest, late_at: Callable[[], float]) -> Answer:
-        """The answer to ``request``, which waits for its permit until it is late, and is so later by that.
+        """The answer to ``request``, once it has its permit.
+
+        Args:
+            request: what is asked.
+            late_at: when its time is up, which is later by what it has waited for its permit.
 
         Raises:
             LookupTimeout: no time is left for it, so it is not sent.

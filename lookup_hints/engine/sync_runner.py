@@ -16,7 +16,7 @@ from lookup_hints.spi.request_context import reporting_to
 
 
 class BlockingCall(Protocol):
-    """Makes a call that may take so many seconds, about, and then some more, and gives its answer."""
+    """Gives the answer of a call that may take so many seconds, about, and then as many as ``more`` says."""
 
     def __call__(
         self, work: Callable[[], Answer], seconds: float | None, more: Callable[[], float], /
