@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import replace
 from typing import Protocol
 
 from lookup_hints.engine.arrow import Keys
@@ -76,14 +76,21 @@ def _run_request(
     def late_at() -> float:
         return scheduler.late_at(ask, permits.waited)
 
+    begun = ask.asked
+
+    def send() -> Answer:
+        nonlocal begun
+        begun = clock()  # the call before it may have kept the thread for as long as its keys are cached
+        return requests.send(ask.request, late_at)
+
     outcome: Answer | Exception
     try:
         with reporting_to(scheduler.recorder, permits):
-            work = partial(requests.send, ask.request, late_at)
-            outcome = call(work, ask.request.timeout, lambda: late_at() - clock())
+            outcome = call(send, ask.request.timeout, lambda: late_at() - clock())
     except Exception as error:
         requests.give_up()
         outcome = error
+    ask = replace(ask, asked=begun)
     if permits.waited:
         ask = scheduler.forgive(ask, permits)
     if isinstance(outcome, Exception):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_hints.engine.adaptive_batch_size import windows
-from lookup_hints.engine.arrow import Keys, distinct_keys
+from lookup_hints.engine.arrow import Keys, Placed, distinct_keys
 from lookup_hints.engine.async_runner import AsyncRunner, run_async
 from lookup_hints.engine.input_window import Settled
 from lookup_hints.engine.request_scheduler import RequestScheduler
@@ -193,6 +193,22 @@ def test_time_without_a_permit_does_not_count_against_the_timeout_of_a_sync_requ
     found = handed_back(run_sync(lookups, inputs, answer, clock=clock, sleep=clock.sleep, call=call))
     assert (timeouts, clock()) == ([3.0, 3.0, 3.0], 10.0)
     assert found == [[(key, f"n{key}")] for key in (1, 2, 3)]
+
+
+def test_what_a_sync_request_finds_is_as_old_as_its_call() -> None:
+    clock, learned = Clock(), list[tuple[list[int], float]]()
+
+    def learn(keys: pa.Table, found: Placed, missing: pa.Array, asked: float) -> None:
+        learned.append((keys["id"].to_pylist(), asked))
+
+    def call(work: Callable[[], Answer], *_: object) -> Answer:
+        clock.now += 2.0  # the call before it, which has been given up
+        return work()
+
+    lookups = RequestScheduler(spec(), Random(1), learn=learn)
+    inputs = iter([keys(1), keys(2)])
+    handed_back(run_sync(lookups, inputs, names_of(), clock=clock, sleep=clock.sleep, call=call))
+    assert learned == [([1], 2.0), ([2], 4.0)]
 
 
 def test_a_sync_failure_reaches_the_caller() -> None:
