@@ -257,7 +257,8 @@ def check_reloads(job: Job) -> None:
         return
     for attempt in job.attempts:
         before = newest_read(job, attempt)
-        if before is None or not attempt.is_done or not any(key is not None for key in attempt.keys):
+        looked_up = attempt.keys[: len(attempt.rows)] if attempt.is_cut else attempt.keys
+        if before is None or not attempt.is_done or not any(key is not None for key in looked_up):
             continue
         began, ended = before
         due = (began if whole.reload.fixed_rate else ended) + whole.reload.interval + _SECONDS_TO_PUBLISH

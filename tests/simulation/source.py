@@ -92,7 +92,7 @@ class Source:
         self.outages: dict[float, None] = {}
         """When the library took it for down, each time."""
         self.reads: list[tuple[float, float]] = []
-        """When the table was read whole, each time from begin to end."""
+        """When the table was read whole, each time from begin to end; one that has not ended has no end yet."""
 
     # What is true.
 
@@ -302,6 +302,8 @@ class SourceConnector(SyncLookup, AsyncLookup, Scan):
         source = self.source
         began = source.world.now
         source.world.tell(f"process {this_process().number} reads the table")
+        number = len(source.reads)
+        source.reads.append((began, inf))
         keys = [*range(source.keys), *([None] if source.has_null else [])]
         for start in range(0, len(keys), 5):
             this_thread().sleep(source.latency)
@@ -311,7 +313,7 @@ class SourceConnector(SyncLookup, AsyncLookup, Scan):
             # As a snapshot: all rows are those of when it began.
             rows = [(key, value) for key in keys[start : start + 5] for value in source.rows_at(key, began)]
             yield from _table_of(rows).to_batches()
-        source.reads.append((began, source.world.now))
+        source.reads[number] = began, source.world.now
 
 
 class RowConnector(SourceConnector, AsyncRowLookup):
