@@ -80,7 +80,7 @@ def _run_request(
 
     def send() -> Answer:
         nonlocal begun
-        begun = clock()  # the call before it may have kept the thread for as long as its keys are cached
+        begun = clock()  # answers are as old as this: an earlier call may have kept the thread until now
         return requests.send(ask.request, late_at)
 
     outcome: Answer | Exception
