@@ -166,12 +166,7 @@ class OpenedSync:
         self._thread: CallThread | None = None
         self._is_open = False
 
-    def call(
-        self,
-        work: Callable[[], T],
-        timeout: float | None,
-        more: Callable[[], float] = lambda: -GRACE_SECONDS,
-    ) -> T:
+    def call(self, work: Callable[[], T], timeout: float | None, more: Callable[[], float]) -> T:
         """What ``work`` gives on the thread of the connector.
 
         Args:

@@ -72,7 +72,12 @@ def connector() -> Iterator[Hangs]:
 
 
 def ask(opened: OpenedSync, request: LookupRequest) -> Answer:
-    return opened.call(partial(opened.lookup, request), request.timeout)
+    return opened.call(partial(opened.lookup, request), request.timeout, no_longer)
+
+
+def no_longer() -> float:
+    """A call got its permit at once: it may take no more than its timeout."""
+    return -inf
 
 
 def test_a_lookup_that_hangs_is_out_of_time(connector: Hangs) -> None:
@@ -97,13 +102,13 @@ def test_a_call_keeps_its_permit_until_it_returns(connector: Hangs) -> None:
     requests = BlockingRequests(connector.lookup, connector, own, clock)
     opened = OpenedSync(connector)
     with reporting_to(NOBODY, own.permits()), pytest.raises(LookupTimeout):
-        opened.call(partial(requests.send, requested(1), never_late), 0.01)
+        opened.call(partial(requests.send, requested(1), never_late), 0.01, no_longer)
     requests.give_up()
     assert not other.try_acquire(), "the source still works on the call"
     requests.close()
     assert not other.try_acquire(), "its task is over, and the call is not"
     connector.goes_on.set()
-    opened.call(lambda: None, 60.0)
+    opened.call(lambda: None, 60.0, no_longer)
     assert other.try_acquire()
     opened.close()
 
@@ -115,7 +120,7 @@ def test_a_call_that_hangs_is_lost_once_whoever_waits_for_it(connector: Hangs) -
     opened = OpenedSync(connector)
     for key in (1, 2, 3):
         with reporting_to(NOBODY, limiter.permits()), pytest.raises(LookupTimeout):
-            opened.call(partial(requests.send, requested(key, timeout=0.01), never_late), 0.01)
+            opened.call(partial(requests.send, requested(key, timeout=0.01), never_late), 0.01, no_longer)
         requests.give_up()
     assert list(store.limits.breaker._ends) == [-1.0]
     connector.goes_on.set()
@@ -128,7 +133,7 @@ def test_a_call_that_waits_for_the_one_before_takes_no_permit(connector: Hangs) 
     for key in (1, 2):
         requests = BlockingRequests(connector.lookup, connector, limiter, lambda: 0.0)
         with reporting_to(NOBODY, limiter.permits()), pytest.raises(LookupTimeout):
-            opened.call(partial(requests.send, requested(key), never_late), 0.01)
+            opened.call(partial(requests.send, requested(key), never_late), 0.01, no_longer)
     assert limiter._permits.in_use == 1
     connector.goes_on.set()
     opened.close()
