@@ -564,8 +564,11 @@ class Job:
                 this_thread().sleep(self.random.choice((0.01, 2.0)))
             rows = pa.array(keys[start : start + size], pa.int64())
             attempt.read += [world.now] * len(rows)
-            values = [self.compared_value(keys, at) for at in range(start, start + len(rows))]
-            yield (rows,) if self.spec.order is None else (rows, pa.array(values, pa.int64()))
+            if self.spec.order is None:
+                yield (rows,)
+            else:
+                values = [self.compared_value(keys, at) for at in range(start, start + len(rows))]
+                yield rows, pa.array(values, pa.int64())
             start += size
 
     def compared_value(self, keys: list[int | None], position: int) -> int | None:

@@ -32,6 +32,9 @@ MOST_STEPS = 60_000
 LONGEST_RUN = 1e6
 """Nor does one that takes more seconds of its own."""
 
+_STALLS = (0.01, 0.3, 2.0)
+"""So many seconds the machine stands still."""
+
 
 class Killed(BaseException):
     """The process was killed: nothing that it does from now on has any effect."""
@@ -46,7 +49,7 @@ class Lane:
 
     def __init__(self, process: SimulatedProcess) -> None:
         self.process = process
-        self.ready: deque[asyncio.Handle] = deque()
+        self.ready: deque[_Callback] = deque()
 
 
 _lane: ContextVar[Lane] = ContextVar("lane")
@@ -127,12 +130,17 @@ class SimulatedThread:
     def take_turn(self) -> None:
         """Run it until it waits; called by who has the turn now."""
         self._is_waked = False
-        if not self.is_over:
-            running = asyncio._get_running_loop()
+        if self.is_over:
+            return
+        loop = self.world.loop
+        if is_called_by_loop := loop.has_turn:
+            loop.has_turn = False
             asyncio._set_running_loop(None)  # a thread has none
-            self._stack.parent = self._before = getcurrent()
-            self._stack.switch()
-            asyncio._set_running_loop(running)
+        self._stack.parent = self._before = getcurrent()
+        self._stack.switch()
+        if is_called_by_loop:
+            asyncio._set_running_loop(loop)
+            loop.has_turn = True
 
     def end(self) -> None:
         """Let it end, as all is over."""
@@ -382,6 +390,37 @@ class SimulatedLock:
         self._changed.notify_all()
 
 
+class _Callback:
+    """As ``asyncio.Handle``, in a lane: a run has many, so this one looks at nothing else."""
+
+    __slots__ = ("args", "context", "function", "is_cancelled", "lane")
+
+    def __init__(self, function: Any, args: tuple[Any, ...], context: Context | None) -> None:
+        self.context = copy_context() if context is None else context
+        self.lane = self.context[_lane]
+        self.function, self.args = function, args
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def run(self) -> None:
+        """Run it.
+
+        Raises:
+            Broken: it failed.
+        """
+        try:
+            self.context.run(self.function, *self.args)
+        except Killed:
+            pass
+        except (Exception, asyncio.CancelledError) as error:
+            raise Broken(f"a callback failed: {error!r}") from error
+
+
 class _NumberedTask(asyncio.Task[Any]):
     """Its place in a set is the same in each run of a seed."""
 
@@ -400,11 +439,13 @@ class Loop(asyncio.BaseEventLoop):
         super().__init__()
         self._world = world
         self._lanes: list[Lane] = []
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, _Callback]] = []
         self._tie = count()
         self.tasks: list[asyncio.Task[Any]] = []
-        self.set_exception_handler(lambda _, told: self._failures.append(told))
-        self._failures: list[dict[str, Any]] = []
+        self.has_turn = False
+        """Whether it runs now, and none of the threads."""
+        # A task whose answer nobody waits for any more may fail unnoticed; a callback may not.
+        self.set_exception_handler(lambda *_: None)
 
     def time(self) -> float:
         return self._world.now
@@ -415,24 +456,24 @@ class Loop(asyncio.BaseEventLoop):
         self.tasks.append(task)
         return task
 
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
-        handle = asyncio.Handle(callback, args, self, context)
-        self._put(handle)
-        return handle
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
+        called = _Callback(callback, args, context)
+        self._put(called)
+        return called
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:  # type: ignore[override]
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        heappush(self._timers, (when, next(self._tie), handle))
-        return handle
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
+        called = _Callback(callback, args, context)
+        heappush(self._timers, (when, next(self._tie), called))
+        return called
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        pass
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
+        return self.call_at(self._world.now + delay, callback, *args, context=context)
 
-    def _put(self, handle: asyncio.Handle) -> None:
-        lane = handle._context.get(_lane)  # type: ignore[attr-defined]
+    def _put(self, called: _Callback) -> None:
+        lane = called.lane
         if not lane.ready:
             self._lanes.append(lane)
-        lane.ready.append(handle)
+        lane.ready.append(called)
 
     def run(self, is_over: Callable[[], bool]) -> None:
         """Run callbacks until ``is_over``.
@@ -441,45 +482,41 @@ class Loop(asyncio.BaseEventLoop):
             Broken: nothing more happens, or there is no end of it.
         """
         asyncio._set_running_loop(self)
+        self.has_turn = True
         try:
             while not is_over():
                 self._step()
         finally:
+            self.has_turn = False
             asyncio._set_running_loop(None)
 
     def _step(self) -> None:
-        world, random = self._world, self._world.random
+        world, lanes, timers = self._world, self._lanes, self._timers
+        chance = world.random.random
         world.steps += 1
         if world.steps > MOST_STEPS or world.now > LONGEST_RUN:
             raise Broken("the run does not end")
-        world.now += random.random() * 2e-5
-        if world.stalls and not world.is_well and random.random() < 0.002:
-            world.now += random.choice((0.01, 0.3, 2.0))
-        if world.stalls and not world.is_well and self._timers and not self._lanes and random.random() < 0.02:
-            world.now = max(world.now, self._timers[0][0]) + random.choice(
-                (0.01, 0.3, 2.0)
-            )  # several are due
-        while self._timers and (not self._lanes or self._timers[0][0] <= world.now):
-            when, _, timer = heappop(self._timers)
-            if not timer.cancelled():
+        world.now += chance() * 2e-5
+        if world.stalls and not world.is_well:
+            if chance() < 0.002:
+                world.now += world.random.choice(_STALLS)
+            if timers and not lanes and chance() < 0.02:  # several are due
+                world.now = max(world.now, timers[0][0]) + world.random.choice(_STALLS)
+        while timers and (not lanes or timers[0][0] <= world.now):
+            when, _, timer = heappop(timers)
+            if not timer.is_cancelled:
                 world.now = max(world.now, when)
                 self._put(timer)
-        if not self._lanes:
+        if not lanes:
             raise Broken("nothing more happens, and the run is not over")
-        place = int(random.random() * len(self._lanes))
-        lane = self._lanes[place]
-        handle = lane.ready.popleft()
+        place = int(chance() * len(lanes))
+        lane = lanes[place]
+        called = lane.ready.popleft()
         if not lane.ready:
-            self._lanes[place] = self._lanes[-1]
-            self._lanes.pop()
-        if not handle.cancelled() and not lane.process.is_dead:
-            handle._run()
-        while self._failures:
-            told = self._failures.pop()
-            error = told.get("exception")
-            # A task whose answer nobody waits for any more may fail unnoticed; a callback may not.
-            if "handle" in told and not isinstance(error, Killed):
-                raise Broken(f"a callback failed: {error!r}") from error
+            lanes[place] = lanes[-1]
+            lanes.pop()
+        if not called.is_cancelled and not lane.process.is_dead:
+            called.run()
 
     def abandon(self) -> None:
         """Drop what is left, as the end of a process does."""
