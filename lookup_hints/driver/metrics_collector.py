@@ -13,7 +13,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from secrets import compare_digest, token_hex
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -57,6 +56,8 @@ class Counts:
         self._arrived = threading.Condition(self._lock)
         self._totals: dict[str, LookupMetrics] = {}
         self._batches: OrderedDict[BatchId, _BatchCounts] = OrderedDict()
+        self._latest: dict[str, _BatchCounts] = {}
+        """The last batch of each streaming query."""
         self._tasks: OrderedDict[tuple[str, int, int], _Known] = OrderedDict()
         self._running: dict[tuple[str, int], tuple[LookupMetrics, int]] = {}
 
@@ -124,43 +125,71 @@ class Counts:
 
     def _counts_of_batch(self, batch: BatchId) -> dict[str, LookupMetrics]:
         known = self._batches.get(batch)
-        return {} if known is None else dict(known.counts)
+        return {} if known is None else known.counts()
 
     def _add_counts(self, function: str, run: TaskRun, counts: LookupMetrics) -> None:
-        sums = [self._totals]
-        if run.batch is not None:
-            batch = self._batches.get(run.batch)
-            # A query that starts again runs its last batch once more: rows of the run before were dropped.
-            if batch is None or (batch.query_run != run.query_run and run.stage > batch.last_stage):
-                batch = self._batches[run.batch] = _BatchCounts(run.query_run)
-            if batch.query_run == run.query_run:
-                batch.last_stage = max(batch.last_stage, run.stage)
-                sums.append(batch.counts)
-            if len(self._batches) > REMEMBERED_BATCHES:
-                self._batches.popitem(last=False)
-        for each in sums:
-            each[function] = each.get(function, LookupMetrics()) + counts
+        self._totals[function] = self._totals.get(function, LookupMetrics()) + counts
+        if run.batch is None:
+            return
+        batch = self._batches.get(run.batch)
+        # A query that starts again runs its last batch once more: rows of the run before were dropped.
+        if batch is None or (batch.query_run != run.query_run and run.stage > batch.last_stage):
+            batch = self._batches[run.batch] = _BatchCounts(run.query_run)
+            self._pack_batch_before(run.batch)
+            self._forget_oldest_batch()
+        if batch.query_run == run.query_run:
+            batch.add(function, run.stage, counts)
+
+    def _pack_batch_before(self, batch: BatchId) -> None:
+        query, _ = batch
+        if query in self._latest:
+            self._latest[query].pack()
+        self._latest[query] = self._batches[batch]
+
+    def _forget_oldest_batch(self) -> None:
+        if len(self._batches) > REMEMBERED_BATCHES:
+            (query, _), oldest = self._batches.popitem(last=False)
+            if self._latest.get(query) is oldest:
+                del self._latest[query]
 
 
-@dataclass
 class _BatchCounts:
     """The counts of a micro-batch, by function, in the last run of its query."""
 
-    query_run: str
-    last_stage: int = -1
-    counts: dict[str, LookupMetrics] = field(default_factory=dict)
+    def __init__(self, query_run: str) -> None:
+        self.query_run, self.last_stage = query_run, -1
+        self._counts: dict[str, LookupMetrics] | bytes = {}
+
+    def counts(self) -> dict[str, LookupMetrics]:
+        counts = self._counts
+        return dict(pickle.loads(counts) if isinstance(counts, bytes) else counts)  # noqa: S301 - our own
+
+    def add(self, function: str, stage: int, counts: LookupMetrics) -> None:
+        self.last_stage = max(self.last_stage, stage)
+        is_packed, sums = isinstance(self._counts, bytes), self.counts()
+        sums[function] = sums.get(function, LookupMetrics()) + counts
+        self._counts = sums
+        if is_packed:
+            self.pack()
+
+    def pack(self) -> None:
+        """Take a fifth of the memory, as hardly anything is added to this batch any more."""
+        if not isinstance(self._counts, bytes):
+            self._counts = pickle.dumps(self._counts)
 
 
 class _Known:
+    __slots__ = ("_others", "_repeats", "counted")  # many are remembered
+
     def __init__(self, counted: int) -> None:
         self.counted = counted
-        self._others: set[int] = set()
+        self._others: frozenset[int] = frozenset()
         self._repeats = 0
 
     def new_repeats(self, run: TaskRun) -> int:
         """The number of repeats that ``run`` reveals: failed attempts themselves report nothing."""
         if run.number != self.counted:
-            self._others.add(run.number)
+            self._others |= {run.number}
         repeats = max(self._repeats, run.attempt, len(self._others))
         new, self._repeats = repeats - self._repeats, repeats
         return new

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import add, sub
+from sys import intern
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_origin, get_type_hints
 
 _N = TypeVar("_N", int, float)
@@ -264,7 +265,7 @@ class TaskRecord:
         batch = plain["run"]["batch"]
         run = TaskRun(**{**plain["run"], "batch": batch and (str(batch[0]), int(batch[1]))})
         counts = {name: _from_json(name, value) for name, value in plain["counts"].items()}
-        return cls(str(plain["function"]), run, LookupMetrics(**counts))
+        return cls(intern(str(plain["function"])), run, LookupMetrics(**counts))
 
 
 _ZERO: dict[str, Any] = {each.name: each.default for each in fields(LookupMetrics)}

@@ -101,6 +101,22 @@ def test_a_batch_that_runs_again_has_the_counts_of_its_last_run() -> None:
     assert counts.totals == {"f": LookupMetrics(keys=29)}, "all of them were asked for"
 
 
+def test_a_batch_that_is_over_is_packed_and_what_comes_late_adds_up() -> None:
+    late = TaskRecord("f", TaskRun(1, 1, 0, 9, ("q", 0)), ALL_KINDS)
+    counts = taken(of_batch(1, 0), of_batch(2, 1), late)
+    assert [isinstance(each._counts, bytes) for each in counts._batches.values()] == [True, False]
+    assert counts.of_batch("q", 0) == {"f": LookupMetrics(keys=2) + ALL_KINDS}
+    assert counts.of_batch("q", 1) == {"f": LookupMetrics(keys=2)}
+
+
+def test_the_memory_for_batches_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lookup_hints.driver.metrics_collector.REMEMBERED_BATCHES", 3)
+    runs = [TaskRun(number, 0, 0, number, (f"q{number // 4}", number % 4)) for number in range(13)]
+    counts = taken(*(TaskRecord("f", run, LookupMetrics(keys=2)) for run in runs))
+    assert list(counts._batches) == [("q2", 2), ("q2", 3), ("q3", 0)]
+    assert list(counts._latest) == ["q2", "q3"], "nothing is kept of queries that ended long ago"
+
+
 @pytest.mark.parametrize("before", [(), (of_batch(1, 0),)])
 def test_counts_that_another_thread_is_about_to_take_are_waited_for(
     before: tuple[TaskRecord, ...], monkeypatch: pytest.MonkeyPatch
