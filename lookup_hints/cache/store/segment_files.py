@@ -199,6 +199,16 @@ def _decode_segment(file: pa.Buffer, used: Path | None) -> Segment:
     body, behind = file.slice(0, size), length + behind
     if magic != MAGIC or behind > size or checksum != _weighted_checksum(body):
         raise NotASegment("its bytes are not those that were written")
+    try:
+        return _decode_body(body, length, behind, used)
+    except NotASegment:
+        raise
+    except (pa.ArrowException, LookupError, ValueError) as error:  # other bytes may have the same sum
+        raise NotASegment(f"it does not have the columns of a segment: {error}") from error
+
+
+def _decode_body(body: pa.Buffer, length: int, behind: int, used: Path | None) -> Segment:
+    """What its three streams hold: an index until ``length``, a directory until ``behind``, then rows."""
     index, directory = _read_stream(body.slice(0, length)), _read_stream(body.slice(length, behind - length))
     columns = dict(zip(index.schema.names, index.columns, strict=True))
     hashes = columns.pop("hashes").to_numpy()
