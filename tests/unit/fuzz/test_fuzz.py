@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import tracemalloc
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -93,12 +94,17 @@ def test_it_leaves_nothing_in_memory(name: str) -> None:
     short = [seed for seed in seeds()[name] if len(seed) <= MOST_LENGTH]
     for seed in short:  # what is imported and remembered once is
         TARGETS[name](seed)
+    # A table of Python's own, as that of interned texts, may grow meanwhile: once.
+    assert any(_bytes_left(name, short * 3) < MOST_LEFT for _ in range(2))
+
+
+def _bytes_left(name: str, inputs: Sequence[bytes]) -> int:
     gc.collect()
     tracemalloc.start()
     try:
-        for seed in short * 3:
-            TARGETS[name](seed)
+        for each in inputs:
+            TARGETS[name](each)
         gc.collect()
-        assert tracemalloc.get_traced_memory()[0] < MOST_LEFT
+        return tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
