@@ -206,7 +206,7 @@ def check_breaker(job: Job) -> None:
     if job.disk.failing or job.is_machine_reset:
         return  # each process may have limits of its own
     asked, fewest = job.source.asked, circuit_breaker._FEWEST
-    lost = [_told_at(each) for each in asked if isinstance(each.error, OSError) or _is_late(each)]
+    lost = [_told_at(each) for each in asked if isinstance(each.error, OSError) or _may_be_late(job, each)]
     for before, opened in pairwise([-inf, *sorted(job.source.outages)]):
         since = before + _OPEN_SECONDS - _SECONDS_TO_PUBLISH
         ends = sum(since < _told_at(each) <= opened + _TOLERANCE for each in asked)
@@ -239,6 +239,11 @@ def _told_at(ask: Ask) -> float:
 
 def _is_late(ask: Ask) -> bool:
     return ask.timeout is not None and ask.until >= ask.at + ask.timeout - 0.01
+
+
+def _may_be_late(job: Job, ask: Ask) -> bool:
+    """Whether its task may have taken ``ask`` for late: its time may run before the source hears of it."""
+    return _is_late(ask) or (job.world.stalls and ask.is_cancelled)
 
 
 def is_in_time(ask: Ask) -> bool:

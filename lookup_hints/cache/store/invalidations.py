@@ -167,13 +167,14 @@ class Invalidations:
         Raises:
             OSError: the folder is not there any more.
         """
-        names = [each[0] for each in self._list_files()]
-        self._notes = {name: self._notes.get(name) or self._read_notes(name, clock) for name in names}
+        while True:
+            names = [each[0] for each in self._list_files()]
+            with suppress(FileNotFoundError):  # a newer one has come in the place of one of them
+                self._notes = {name: self._notes.get(name) or self._read_notes(name, clock) for name in names}
+                return
 
     def _read_notes(self, name: str, clock: Callable[[], float]) -> _Notes:
-        with suppress(FileNotFoundError):  # a newer one has come in its place
-            return _decode_notes((self._folder.path / name).read_bytes()) or self._replace_notes(name, clock)
-        return _notes_of_all(clock())
+        return _decode_notes((self._folder.path / name).read_bytes()) or self._replace_notes(name, clock)
 
     # One moment for all processes: one that found the damage later would drop answers that others have
     # asked for since. (docs/decisions/0160)

@@ -147,6 +147,27 @@ def test_who_finds_a_damaged_note_late_drops_no_answer_that_others_have_learned_
     assert asked(late, [1]) == {1: ["b"]}
 
 
+def test_a_note_that_another_process_replaces_meanwhile_takes_back_its_own_keys_alone(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, names, replaced = store(tmp_path, clock), Folder.names, list[str]()
+    invalidate(tmp_path, clock, 1, 2)
+    clock.now += 1
+    one.learn([learned({1: ["a"], 3: ["c"]})])
+
+    def names_before(folder: Folder) -> list[str]:
+        found = [*names(folder)]
+        if not replaced and any(each.endswith(".taken") for each in found):
+            replaced.extend(found)
+            invalidate(tmp_path, clock, 2, 3)
+        return found
+
+    monkeypatch.setattr(Folder, "names", names_before)
+    clock.now += 1
+    assert asked(store(tmp_path, clock), [1, 3]) == {1: ["a"]}
+    assert replaced
+
+
 def test_a_damaged_note_that_cannot_be_replaced_takes_back_what_was_there(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
