@@ -102,7 +102,8 @@ def spark_score(metric: str, one: Any, other: Any) -> Any:
             if size == 0:
                 return None
             score = score / size
-    return score if metric == "euclidean" else float(np.float32(score))
+    with np.errstate(over="ignore"):  # of floats, a large one is infinity
+        return score if metric == "euclidean" else float(np.float32(score))
 
 
 def edits(one: str, other: str) -> int:
