@@ -174,8 +174,7 @@ class _BatchCounts:
 
     def pack(self) -> None:
         """Take a fifth of the memory, as hardly anything is added to this batch any more."""
-        if not isinstance(self._counts, bytes):
-            self._counts = pickle.dumps(self._counts)
+        self._counts = pickle.dumps(self.counts())
 
 
 class _Known:

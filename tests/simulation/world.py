@@ -391,7 +391,7 @@ class SimulatedLock:
 
 
 class _Callback:
-    """As ``asyncio.Handle``, in a lane: a run has many, so this one looks at nothing else."""
+    """What is to run in a lane: ``asyncio.Handle`` without what only a real loop needs, as a run makes many."""
 
     __slots__ = ("args", "context", "function", "is_cancelled", "lane")
 
