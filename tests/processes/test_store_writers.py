@@ -6,10 +6,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-from lookup_hints.cache.store.answer_store import MOST_SEGMENTS, Store
-from tests.unit.cache.support import Clock, asked, learned, store
+from lookup_hints.cache.store.answer_store import MOST_SEGMENTS
+from lookup_hints.cache.store.segment_files import StoreLimits
+from tests.unit.cache.support import UNLIMITED, Clock, asked, learned, store
 from tests.unit.cache.writer import BATCH, BATCHES, LIMITS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -25,9 +25,9 @@ def writers(folder: Path, *how: object) -> list[int]:
     return list(map(int, run.stdout.split()))
 
 
-def check(folder: Path, keys: list[Any]) -> Store:
-    """What is known is right; the next writer sweeps up, and its answers are known."""
-    one = store(folder, Clock(), LIMITS)
+def check(folder: Path, keys: list[int], limits: StoreLimits = LIMITS) -> dict[int, list[str]]:
+    """What is known is right; the next writer sweeps up, and its answers are known. What is known in the end."""
+    one = store(folder, Clock(), limits)
     known = asked(one, keys)
     assert all(names == [f"n{each}"] for each, names in known.items())
     one.learn([learned({-1: ["after"]})])
@@ -36,8 +36,8 @@ def check(folder: Path, keys: list[Any]) -> Store:
     assert not [name for name in left if name.endswith(".tmp")]
     segments = {name.removesuffix(".segment") for name in left if name.endswith(".segment")}
     assert {name.removesuffix(".used") for name in left if name.endswith(".used")} == segments
-    assert one.rows <= (LIMITS.max_rows or 0)
-    return one
+    assert limits.max_rows is None or one.rows <= limits.max_rows
+    return asked(one, keys)
 
 
 MERGING = range(312, 350)
@@ -55,11 +55,19 @@ def test_a_writer_that_is_killed_at_any_step_leaves_right_rows(tmp_path: Path) -
         check(tmp_path / str(step), KEYS)
 
 
+FIRSTS = [number * len(KEYS) for number in range(4)]
+ALL = list(range(len(FIRSTS) * len(KEYS)))
+
+
 def test_several_writers_at_once_keep_what_all_have_learned(tmp_path: Path) -> None:
-    assert writers(tmp_path, "together", 0, 100, 200, 300) == [0] * 4
-    one = check(tmp_path, list(range(1000)))
-    known = asked(one, list(range(1000)))
-    assert len(known) > 200, "at most 400 rows are kept of 600"
+    assert writers(tmp_path, "unlimited", *FIRSTS) == [0] * 4
+    assert sorted(check(tmp_path, ALL, UNLIMITED)) == ALL
+
+
+# Above 350 of its 400 rows a store drops its oldest ones, up to 100, that nobody has asked for.
+def test_several_writers_at_once_use_the_room_that_they_have(tmp_path: Path) -> None:
+    assert writers(tmp_path, "limited", *FIRSTS) == [0] * 4
+    assert len(check(tmp_path, ALL)) >= 250
 
 
 def test_files_that_may_not_be_large_are_an_error_of_the_writer_alone(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Processes that write to stores until they are killed: ``python -m tests.unit.cache.writer <folder> <step> ...``.
 
 Each has a folder of its own, called like its step, and kills itself before its ``step``-th call that changes
-files. With ``together`` before the steps, which are then keys to begin with, all write to one folder, to the end.
+files. With ``limited`` or ``unlimited`` before the steps, which are then keys to begin with, all write to one
+folder, to the end.
 """
 
 from __future__ import annotations
@@ -11,43 +12,46 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 from lookup_hints.cache.store.segment_files import StoreLimits
-from tests.unit.cache.support import Clock, learned, store
+from tests.unit.cache.support import UNLIMITED, Clock, learned, store
 
 LIMITS = StoreLimits(max_rows=400)
+TOGETHER = {"limited": LIMITS, "unlimited": UNLIMITED}
 BATCHES, BATCH = 30, 10
+P = ParamSpec("P")
 CHANGES = ((os, "open"), (os, "write"), (os, "close"), (Path, "rename"), (Path, "unlink"), (Path, "mkdir"))
 
 
 def main() -> None:
     """Write, and print how each process ended."""
     folder, *steps = sys.argv[1:]
-    if steps[0] == "together":
-        children = [_begin(write, Path(folder), int(first)) for first in steps[1:]]
+    if steps[0] in TOGETHER:
+        limits = TOGETHER[steps[0]]
+        children = [_begin(write, Path(folder), limits, int(first)) for first in steps[1:]]
     else:
         children = [_begin(_write_until, Path(folder, step), int(step)) for step in steps]
     print(*(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
 
 
-def _begin(work: Callable[[Path, int], None], folder: Path, number: int) -> int:
+def _begin(work: Callable[P, None], *of: P.args, **named: P.kwargs) -> int:
     """The number of a process that does ``work``. It is a fork: to import all anew takes longer."""
     child = os.fork()
     if not child:
-        work(folder, number)
+        work(*of, **named)
         os._exit(0)
     return child
 
 
 def _write_until(folder: Path, step: int) -> None:
     kill_before(step)
-    write(folder)
+    write(folder, LIMITS, 0)
 
 
-def write(folder: Path, first: int = 0) -> None:
+def write(folder: Path, limits: StoreLimits, first: int) -> None:
     """Write ``BATCHES`` of keys from ``first`` on."""
-    one = store(folder, Clock(), LIMITS)
+    one = store(folder, Clock(), limits)
     for number in range(BATCHES):
         start = first + number * BATCH
         one.learn([learned({each: [f"n{each}"] for each in range(start, start + BATCH)})])
